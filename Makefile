@@ -1,0 +1,84 @@
+# Targets for a checkout. `make` alone lists them.
+#
+#   PYTHON       interpreter that creates the virtual environment (default: python3, 3.10 or later)
+#   VENV         where it is created (default: .venv)
+#   VENV_PYTHON  an interpreter that already has the dependencies; nothing is created or installed then
+#   WORKERS      test processes (default: 2)
+#   PIP_ARGS     further arguments of `pip install`, e.g. an index with CPU builds of torch
+#   ARGS         further arguments of pytest, e.g. ARGS="tests/test_spaces.py -k sample"
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+PIP_ARGS ?=
+ARGS ?=
+
+DEMO_STAMP := $(VENV)/.ready-demo
+TEST_STAMP := $(VENV)/.ready-test
+ifeq ($(origin VENV_PYTHON),undefined)
+  VENV_PYTHON := $(VENV)/bin/python
+  TEST_READY := $(TEST_STAMP)
+  # What the tests need includes what the demonstration needs.
+  DEMO_READY := $(or $(wildcard $(TEST_STAMP)),$(DEMO_STAMP))
+endif
+
+INSTALLED_FROM := setup.cfg pyproject.toml constraints.txt
+PIP_INSTALL = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt $(PIP_ARGS)
+PYTEST = $(VENV_PYTHON) -m pytest
+TYPED_TREE := build/typecheck
+
+.PHONY: help demo test test-full test-gpu lint typecheck format clean distclean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+
+demo: $(DEMO_READY) ## run the first example on the CPU
+	$(VENV_PYTHON) examples/first_episode.py
+
+test: lint ## checks and the quick tests: what every change must pass
+	$(PYTEST) -n $(WORKERS) -m "not slow and not gpu" $(ARGS)
+
+test-full: lint ## checks and every test that needs no GPU
+	$(PYTEST) -n $(WORKERS) -m "not gpu" $(ARGS)
+
+test-gpu: $(TEST_READY) ## the tests that need a CUDA device, one at a time
+	$(PYTEST) -m gpu $(ARGS)
+
+lint: $(TEST_READY) ## style, format and types
+	$(VENV_PYTHON) -m ruff check .
+	$(VENV_PYTHON) -m ruff format --check .
+	@$(MAKE) --no-print-directory typecheck
+
+# A type checker knows no `package_dir`: to it kernelgym_env.tasks does not exist. So it gets a folder of links in which
+# the package looks as it does when installed. The paths that it prints are turned back into those of the checkout.
+typecheck: $(TEST_READY) ## types alone
+	@rm -rf $(TYPED_TREE) && mkdir -p $(TYPED_TREE)/kernelgym_env
+	@ln -s $(CURDIR)/kernelgym_env/* $(CURDIR)/tasks $(CURDIR)/wrappers $(TYPED_TREE)/kernelgym_env/
+	MYPYPATH=$(TYPED_TREE) $(VENV_PYTHON) -m mypy -p kernelgym_env \
+	  | sed -E 's#^$(TYPED_TREE)/kernelgym_env/(tasks|wrappers)/#\1/#; s#^$(TYPED_TREE)/##'
+
+format: $(TEST_READY) ## rewrite the code in the house style
+	$(VENV_PYTHON) -m ruff check --fix .
+	$(VENV_PYTHON) -m ruff format .
+
+clean: ## remove what builds and tests leave behind
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
+
+distclean: clean ## also remove the virtual environment
+	rm -rf $(VENV)
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(DEMO_STAMP): EXTRAS :=
+$(TEST_STAMP): EXTRAS := [test,notebooks]
+# The build backend comes first and from constraints.txt too: pip would otherwise fetch its newest release.
+$(DEMO_STAMP) $(TEST_STAMP): $(INSTALLED_FROM) | $(VENV)/bin/python
+	$(PIP_INSTALL) setuptools wheel
+	$(PIP_INSTALL) --no-build-isolation -e '.$(EXTRAS)'
+	touch $@

@@ -1,0 +1,86 @@
+"""Which devices this machine has, found without CUDA and without torch.
+
+A client process must not create a CUDA context (it may fork, and the memory is the trainer's), so the count comes
+from NVIDIA's management library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+from kernelgym_env import settings
+from kernelgym_env.errors import InvalidOptionError
+
+__all__ = ["cuda_device_names", "device_kind", "resolve_device"]
+
+
+@functools.lru_cache(maxsize=1)
+def _physical_names() -> tuple[str, ...]:
+    """Names of the NVIDIA GPUs of this machine by index, empty without a driver."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return ()
+    if nvml.nvmlInit_v2():
+        return ()
+    try:
+        count = ctypes.c_uint()
+        if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+            return ()
+        names = []
+        for index in range(count.value):
+            handle, text = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+            found = not nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
+            found = found and not nvml.nvmlDeviceGetName(handle, text, 96)
+            names.append(text.value.decode() if found else "NVIDIA GPU")
+        return tuple(names)
+    finally:
+        nvml.nvmlShutdown()
+
+
+def cuda_device_names() -> list[str]:
+    """Names of the GPUs this process may use, in the order of their CUDA indices.
+
+    ``CUDA_VISIBLE_DEVICES`` is honoured; an entry that is not an index (a UUID or MIG id) counts as one device.
+    """
+    names = list(_physical_names())
+    visible = settings.visible_devices()
+    if visible is None or not names:
+        return names
+    return [names[int(e)] if e.isdigit() and int(e) < len(names) else "NVIDIA GPU" for e in visible]
+
+
+def resolve_device(device: str) -> str:
+    """Turn ``auto`` and ``cuda`` into a device of this machine.
+
+    Args:
+        device: ``auto``, ``cpu``, ``cuda`` (any GPU) or ``cuda:<index>``.
+
+    Returns:
+        ``cpu``, ``cuda`` or ``cuda:<index>``; ``auto`` gives ``cuda`` where there is a GPU.
+
+    Raises:
+        InvalidOptionError: if a GPU is asked for that this process cannot see.
+
+    >>> resolve_device("cpu")
+    'cpu'
+    """
+    if device == "cpu":
+        return device
+    count = len(cuda_device_names())
+    if device == "auto":
+        return "cuda" if count else "cpu"
+    if not count:
+        raise InvalidOptionError(
+            f"Device {device!r} needs an NVIDIA GPU and this process sees none; use device='cpu' or 'auto', "
+            "or see `kernelgym doctor`."
+        )
+    if ":" in device and int(device.partition(":")[2]) >= count:
+        raise InvalidOptionError(f"Device {device!r} does not exist: this process sees {count} GPU(s), from cuda:0.")
+    return device
+
+
+def device_kind(device: str) -> str:
+    """``cpu`` or ``cuda``: which sizes of a task apply."""
+    return "cpu" if resolve_device(device) == "cpu" else "cuda"

@@ -1,0 +1,65 @@
+"""Errors raised for a caller's mistakes.
+
+A submission never raises: whatever it does becomes an `Evaluation`. These classes are for the other case, a wrong
+name, option or file given by the user of the package.
+
+- `KernelGymError` -- base class of everything here.
+- `UnknownNameError` -- a name that is not in a closed list; says what is allowed and what may have been meant.
+- `InvalidOptionError` -- a value outside its range or of the wrong type.
+- `MissingDataError` -- a task's data is not on this machine; says how to get it.
+- `unknown_name` -- builds an `UnknownNameError`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["InvalidOptionError", "KernelGymError", "MissingDataError", "UnknownNameError", "unknown_name"]
+
+_LISTED = 40
+
+
+class KernelGymError(Exception):
+    """Base class of the package's own errors."""
+
+
+class UnknownNameError(KernelGymError, ValueError):
+    """A name that is not in the list of allowed ones."""
+
+
+class InvalidOptionError(KernelGymError, ValueError):
+    """A value that is outside what an option allows."""
+
+
+class MissingDataError(KernelGymError, FileNotFoundError):
+    """Data that a task needs is not on this machine."""
+
+
+def unknown_name(kind: str, value: object, allowed: Iterable[str]) -> UnknownNameError:
+    """Build the error for an unknown `kind` of name.
+
+    Args:
+        kind: what the name stands for, e.g. ``"task id"``.
+        value: what the caller gave.
+        allowed: every allowed name.
+
+    Returns:
+        The error, to be raised by the caller.
+
+    >>> str(unknown_name("device", "gpu", ["auto", "cpu", "cuda"]))
+    "Unknown device 'gpu'. Allowed: auto, cpu, cuda."
+    >>> str(unknown_name("protocol", "stirct", ["strict"]))
+    "Unknown protocol 'stirct'. Did you mean 'strict'? Allowed: strict."
+    """
+    names = sorted({str(name) for name in allowed})
+    folded = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(str(value).lower(), folded, n=1)
+    hint = f" Did you mean {folded[close[0]]!r}?" if close else ""
+    if not names:
+        listed = "none"
+    elif len(names) <= _LISTED:
+        listed = ", ".join(names)
+    else:
+        listed = f"{', '.join(names[:_LISTED])}, … ({len(names)} in all)"
+    return UnknownNameError(f"Unknown {kind} {value!r}.{hint} Allowed: {listed}.")

@@ -1,0 +1,1 @@
+"""One submission's way: format, build, correctness, timing, verdict."""

@@ -1,0 +1,145 @@
+"""Is this output right? Values against a float64 oracle, judged on the scale of the reference's own error.
+
+An fp32 kernel that sums in another order differs from the reference by rounding, and so does the reference from the
+exact answer. So the allowed error per output tensor is
+
+    error_factor · max|reference − oracle|  +  floor · eps(dtype) · (RMS(oracle) + |oracle|)
+
+with both constants in the protocol. Integers and booleans must be equal. NaN and infinity must stand where the
+reference has them.
+
+- `Expected` -- what the judge knows about one output tensor.
+- `Verdict` -- the outcome of a comparison.
+- `compare`, `compare_all` -- outputs against their expectations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from kernelgym_env.evaluation.protocols import Protocol
+
+__all__ = ["Expected", "Verdict", "compare", "compare_all"]
+
+_CHUNK = 1 << 26
+_HALF_EPS = 1e-4
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the judge knows about one output.
+
+    Attributes:
+        path: readable place in the output, e.g. ``output[0]``.
+        reference: the reference's own output, contiguous.
+        oracle: the same in float64, or None where the reference cannot be cast.
+        reference_error: max|reference − oracle| over finite places, 0 without an oracle.
+        rms: root mean square of the finite expected values.
+    """
+
+    path: str
+    reference: torch.Tensor
+    oracle: torch.Tensor | None
+    reference_error: float
+    rms: float
+
+    @classmethod
+    def of(cls, path: str, reference: torch.Tensor, oracle: torch.Tensor | None) -> Expected:
+        """Derive the scales from the reference's output and the oracle's."""
+        reference = reference.detach().contiguous()
+        if not reference.is_floating_point() and not reference.is_complex():
+            return cls(path, reference, None, 0.0, 0.0)
+        exact = reference if oracle is None else oracle.detach().contiguous()
+        error, square, count = 0.0, 0.0, 0
+        for ref, good in zip(_chunks(reference), _chunks(exact)):
+            good = _wide(good)
+            finite = torch.isfinite(good) & torch.isfinite(_wide(ref))
+            if oracle is not None:
+                error = max(error, float(torch.where(finite, (_wide(ref) - good).abs(), 0).max()))
+            square += float(torch.where(finite, good.abs().square(), 0).sum())
+            count += int(finite.sum())
+        return cls(path, reference, None if oracle is None else exact, error, (square / max(1, count)) ** 0.5)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Outcome of a comparison.
+
+    Attributes:
+        ok: whether every output is within what is allowed.
+        ratio: greatest error / allowed error; infinite for a difference that no tolerance covers.
+        message: a sentence for the policy, ``""`` if right. Gives shares and relative sizes, never values.
+    """
+
+    ok: bool
+    ratio: float
+    message: str = ""
+
+
+def _chunks(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return tensor.reshape(-1).split(_CHUNK) if tensor.numel() else ()
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+def compare(output: torch.Tensor, expected: Expected, protocol: Protocol) -> Verdict:
+    """Compare one output with its expectation.
+
+    Args:
+        output: tensor of the reference's shape and dtype.
+        expected: see `Expected`.
+        protocol: gives `error_factor` and the floors.
+    """
+    reference = expected.reference
+    if not reference.is_floating_point() and not reference.is_complex():
+        wrong = int((output != reference).sum())
+        if not wrong:
+            return Verdict(True, 0.0)
+        share = wrong / max(1, reference.numel())
+        return Verdict(False, float("inf"), f"{expected.path}: {share:.2%} of the {_name(reference)} elements differ.")
+    eps = torch.finfo(reference.dtype).eps
+    floor = (protocol.error_floor_half if eps > _HALF_EPS else protocol.error_floor) * eps
+    exact = reference if expected.oracle is None else expected.oracle
+    worst, wrong, relative, special = 0.0, 0, 0.0, 0
+    for got, ref, good in zip(_chunks(output), _chunks(reference), _chunks(exact)):
+        got, ref, good = _wide(got), _wide(ref), _wide(good)
+        finite = torch.isfinite(ref)
+        same_special = finite | (ref == got) | (torch.isnan(ref) & torch.isnan(got))
+        bad_special = ~same_special | (finite & ~torch.isfinite(got))
+        special += int(bad_special.sum())
+        # where the reference overflowed or is NaN, equality was checked above; the oracle may be finite there
+        usable = finite & torch.isfinite(got) & torch.isfinite(good)
+        error = torch.where(usable, (got - good).abs(), 0)
+        allowed = protocol.error_factor * expected.reference_error + floor * (expected.rms + good.abs())
+        allowed = torch.where(usable, allowed, 1).clamp_min(torch.finfo(torch.float64).tiny)
+        worst = max(worst, float((error / allowed).max()))
+        wrong += int((error > allowed).sum())
+        relative = max(relative, float(error.max()) / (expected.rms or 1.0))
+    if special:
+        share = special / reference.numel()
+        message = f"{expected.path}: NaN or infinity in {share:.2%} of the elements where the reference has another value."
+        return Verdict(False, float("inf"), message)
+    if worst <= 1:
+        return Verdict(True, worst)
+    share = wrong / reference.numel()
+    message = (
+        f"{expected.path}: {share:.2%} of the {_name(reference)} elements are off by more than rounding explains "
+        f"(greatest error {relative:.1e} of the output's RMS, {worst:.3g} times what is allowed)."
+    )
+    return Verdict(False, worst, message)
+
+
+def compare_all(outputs: list[torch.Tensor], expected: list[Expected], protocol: Protocol) -> Verdict:
+    """Compare every output; the first wrong one's message, the greatest ratio of all."""
+    verdicts = [compare(output, wanted, protocol) for output, wanted in zip(outputs, expected)]
+    ratio = max((verdict.ratio for verdict in verdicts), default=0.0)
+    message = next((verdict.message for verdict in verdicts if not verdict.ok), "")
+    return Verdict(not message, ratio, message)
+
+
+def _name(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -1,0 +1,90 @@
+"""The text a policy reads after a turn: templated, bounded, never a seed, a hidden shape or a value.
+
+- `FEEDBACK_LEVELS` -- how much it may say.
+- `explain` -- the full text for an outcome.
+- `at_level` -- an evaluation's feedback at a level.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from kernelgym_env.errors import unknown_name
+from kernelgym_env.evaluation.result import Evaluation, Status
+from kernelgym_env.limits import MAX_FEEDBACK_CHARS, clip
+
+__all__ = ["FEEDBACK_LEVELS", "at_level", "check_level", "explain"]
+
+FEEDBACK_LEVELS = ("status", "error", "profile")
+"""``status``: the outcome and the speedup. ``error``: also what went wrong. ``profile``: also where time goes."""
+
+_HEADLINES = {
+    Status.FORMAT: "The reply could not be used.",
+    Status.COMPILE_ERROR: "The kernel did not compile.",
+    Status.RUNTIME_ERROR: "The code raised an exception.",
+    Status.TIMEOUT: "The code did not finish in time.",
+    Status.CRASH: "The process that ran the code died.",
+    Status.WRONG: "The output is wrong.",
+    Status.POLICY: "The output is right, but not computed by kernels of your own.",
+    Status.INTEGRITY: "The evaluation was tampered with.",
+    Status.TASK_INVALID: "This task cannot be judged.",
+    Status.FAULT: "The evaluation failed for reasons outside the submission.",
+    Status.CORRECT: "The output is correct.",
+}
+
+_PATHS = re.compile(r"(?:/[\w.+-]+)+/(?=[\w.+-]+)")
+
+
+def check_level(level: str) -> str:
+    """Return `level`, or raise `UnknownNameError`."""
+    if level not in FEEDBACK_LEVELS:
+        raise unknown_name("feedback level", level, FEEDBACK_LEVELS)
+    return level
+
+
+def explain(detail: str, *, output: str = "") -> str:
+    """Join what went wrong with what the code printed, without the folders of this machine.
+
+    Args:
+        detail: error text; its head and tail survive the bound.
+        output: what the code printed; its tail survives.
+    """
+    text = clip(_PATHS.sub("", detail.strip()), MAX_FEEDBACK_CHARS * 5 // 8)
+    printed = clip(_PATHS.sub("", output.strip()), MAX_FEEDBACK_CHARS // 4, head=0.3)
+    return text + (f"\n\nPrinted by the code:\n{printed}" if printed else "")
+
+
+def at_level(evaluation: Evaluation, level: str) -> str:
+    """The feedback of an evaluation at a level, at most `MAX_FEEDBACK_CHARS` long.
+
+    >>> print(at_level(Evaluation("a/b", Status.WRONG, feedback="output: 3.00% differ."), "error"))
+    wrong: The output is wrong.
+    output: 3.00% differ.
+    >>> print(at_level(Evaluation("a/b", Status.CORRECT, speedup=1.5, speedup_low=1.4, speedup_high=1.6), "status"))
+    correct: The output is correct. Speedup over eager 1.50x (95% interval 1.40 to 1.60).
+    """
+    check_level(level)
+    lines = [f"{evaluation.status.value}: {_HEADLINES[evaluation.status]}{_speedup(evaluation)}"]
+    if level != "status":
+        lines.append(_times(evaluation))
+        lines.append(evaluation.feedback)
+    return clip("\n".join(line for line in lines if line), MAX_FEEDBACK_CHARS)
+
+
+def _speedup(evaluation: Evaluation) -> str:
+    if evaluation.status is not Status.CORRECT:
+        return ""
+    if math.isnan(evaluation.speedup):
+        return " Its speed was not measured."
+    return (
+        f" Speedup over eager {evaluation.speedup:.2f}x "
+        f"(95% interval {evaluation.speedup_low:.2f} to {evaluation.speedup_high:.2f})."
+    )
+
+
+def _times(evaluation: Evaluation) -> str:
+    mine, eager = evaluation.times["candidate"], evaluation.times["eager"]
+    if evaluation.status is not Status.CORRECT or math.isnan(mine.median_us):
+        return ""
+    return f"Your time {mine.median_us:.4g} us, eager PyTorch {eager.median_us:.4g} us (medians, cold cache)."

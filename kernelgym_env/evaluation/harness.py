@@ -1,0 +1,264 @@
+"""The candidate's side: runs one source on inputs that the judge owns and copies what it returns into the judge's memory.
+
+It runs in a process forked for this one source, beside code that nobody trusts. So it decides nothing: it executes
+commands, measures what it is told to, and reports; the judge believes only what lies in its own buffers and what its
+own clock bounds. The trusted reference runs through this same file, in a like process.
+
+Commands (JSON, see `wire`): ``load``, ``buffer``, ``inputs``, ``call``, ``time``, ``quit``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import socket
+import sys
+import time
+import traceback
+from typing import Any
+
+import torch
+
+from kernelgym_env.evaluation import wire
+from kernelgym_env.evaluation.buffers import Buffer, TreeError, build, describe, leaves
+
+__all__ = ["serve"]
+
+_MODULE = "kernel_submission"
+_MAX_TEXT = 16_384
+_COMPILERS = ("g++", "gcc", "cc", "c++", "clang", "clang++", "nvcc", "ninja", "hipcc", "ptxas")
+_COMPILE_ERRORS = ("CompilationError", "CompileException", "NVRTCError", "CompileTimeAssertionFailure")
+
+
+def _clip(text: str) -> str:
+    if len(text) <= _MAX_TEXT:
+        return text
+    half = _MAX_TEXT // 2
+    return f"{text[:half]}\n… [{len(text) - 2 * half} characters cut] …\n{text[-half:]}"
+
+
+def _text(value: object) -> str:
+    """`str(value)` of something whose `__str__` may raise, lie or return megabytes."""
+    try:
+        text = str.__str__(str(value))
+    except BaseException:  # the object is the submission's own: any failure is its own
+        return f"<{type(value).__name__} whose text could not be made>"
+    return _clip(text.encode("utf-8", "backslashreplace").decode())
+
+
+def _is_compile_error(error: BaseException) -> bool:
+    names = {cls.__name__ for cls in type(error).__mro__}
+    if names & set(_COMPILE_ERRORS):
+        return True
+    if "CalledProcessError" in names:
+        command = getattr(error, "cmd", "")
+        first = command[0] if isinstance(command, (list, tuple)) and command else str(command).split(" ")[0]
+        return os.path.basename(str(first)).split("-")[0] in _COMPILERS
+    return isinstance(error, RuntimeError) and "Error building extension" in _text(error)
+
+
+def _describe_error(error: BaseException) -> dict[str, Any]:
+    """What the judge is told of an exception; never raises."""
+    try:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if not frame.filename.startswith("<frozen") and frame.filename != __file__]
+        where = "".join(
+            f'  File "{os.path.basename(frame.filename)}", line {frame.lineno}, in {frame.name}\n'
+            + (f"    {frame.line}\n" if frame.line else "")
+            for frame in own[-12:]
+        )
+    except BaseException:  # a traceback object of the submission's making
+        where = ""
+    message = _text(error)
+    for name in ("stdout", "stderr", "output"):
+        extra = getattr(error, name, None)
+        if isinstance(extra, bytes):
+            extra = extra.decode("utf-8", "replace")
+        if isinstance(extra, str) and extra:
+            message += f"\n{_clip(extra)}"
+    try:
+        compiled = _is_compile_error(error)
+    except BaseException:
+        compiled = False
+    return {"type": type(error).__name__[:200], "message": message, "where": _clip(where), "compile": compiled}
+
+
+class _BuildWatch:
+    """Notes extension builds that fail, also where the submission swallows the exception."""
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+        from torch.utils import cpp_extension
+
+        original = cpp_extension._run_ninja_build
+
+        def watched(*arguments: Any, **options: Any) -> Any:
+            try:
+                return original(*arguments, **options)
+            except BaseException as error:
+                self.failures.append(_text(error))
+                raise
+
+        cpp_extension._run_ninja_build = watched
+
+
+class _Harness:
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.reader = wire.Reader(sock, limit=64 * wire.MAX_FRAME)
+        self.watch = _BuildWatch()
+        self.buffers: dict[str, Buffer] = {}
+        self.model: Any = None
+        self.arguments: list[Any] = []
+        self.device = "cpu"
+        self.flush: torch.Tensor | None = None
+
+    def run(self) -> None:
+        while True:
+            command = wire.recv(self.reader)
+            if command["op"] == "quit":
+                return
+            try:
+                reply = getattr(self, f"do_{command['op']}")(command)
+            except wire.WireError:
+                raise
+            except BaseException as error:  # SystemExit and KeyboardInterrupt are the submission's too
+                reply = {"error": _describe_error(error)}
+            reply["builds_failed"] = self.watch.failures[:4]
+            reply["nonce"] = command["nonce"]
+            wire.send(self.sock, reply)
+
+    def do_load(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Import the source; construct its model where `construct` is set."""
+        self.device = command["device"]
+        if command["threads"]:
+            torch.set_num_threads(command["threads"])
+        self._seed(command["seed"])
+        spec = importlib.util.spec_from_file_location(_MODULE, command["path"])
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[_MODULE] = module
+        spec.loader.exec_module(module)
+        entry = getattr(module, command["entry"], None)
+        if entry is None:
+            raise AttributeError(f"the source defines no {command['entry']}")
+        if not command["construct"]:
+            return {"ok": True}
+        self._seed(command["seed"])
+        with torch.no_grad():
+            model = entry(*command["init"])
+            self.model = model.to(self.device) if isinstance(model, torch.nn.Module) else model
+        if command["train_mode"] is not None:
+            self.model.train(command["train_mode"])
+        self._sync()
+        return {"ok": True}
+
+    def do_buffer(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Map a buffer of the judge under a name; the previous one of that name is dropped."""
+        if old := self.buffers.pop(command["name"], None):
+            if command["name"] == "in":
+                self.arguments = []
+            old.close()
+        fd = self.reader.fds.pop(0) if command["device"] == "cpu" else -1
+        self.buffers[command["name"]] = Buffer.attach(
+            command["size"], command["device"], fd=fd, handle=command["handle"]
+        )
+        return {"ok": True}
+
+    def do_inputs(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Make the argument objects over the input buffer; later calls see the same objects rewritten."""
+        self.arguments = build(command["tree"], self.buffers["in"].tensor)
+        return {"ok": True}
+
+    def do_call(self, command: dict[str, Any]) -> dict[str, Any]:
+        """One call; its output goes to the output buffer if it has the expected structure."""
+        with torch.no_grad():
+            result = self.model(*self.arguments)
+        return self._deliver(result, command["out"])
+
+    def do_time(self, command: dict[str, Any]) -> dict[str, Any]:
+        """`calls` cold calls; microseconds of each, and the last output in the output buffer."""
+        calls, flush = command["calls"], command["flush"]
+        if self.flush is None or self.flush.numel() != flush:
+            self.flush = torch.empty(flush, dtype=torch.uint8, device=self.device)
+        clock = self._time_cuda if self.device != "cpu" else self._time_cpu
+        with torch.no_grad():
+            times, result = clock(calls)
+        return {"us": times, **self._deliver(result, command["out"])}
+
+    def _time_cuda(self, calls: int) -> tuple[list[float], Any]:
+        assert self.flush is not None
+        pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(calls)]
+        result = None
+        torch.cuda.synchronize()
+        for start, end in pairs:
+            self.flush.zero_()
+            start.record()
+            result = self.model(*self.arguments)
+            end.record()
+        torch.cuda.synchronize()
+        return [start.elapsed_time(end) * 1e3 for start, end in pairs], result
+
+    def _time_cpu(self, calls: int) -> tuple[list[float], Any]:
+        assert self.flush is not None
+        times, result = [], None
+        for _ in range(calls):
+            self.flush.fill_(1)
+            start = time.perf_counter_ns()
+            result = self.model(*self.arguments)
+            times.append((time.perf_counter_ns() - start) / 1e3)
+        return times, result
+
+    def _deliver(self, result: Any, expected: dict[str, Any]) -> dict[str, Any]:
+        try:
+            got, _ = describe(result, dense=True)
+        except TreeError as error:
+            return {"ok": True, "unfit": str(error)}
+        wanted, found = leaves(expected), leaves(got)
+        same = [path for path, _ in wanted] == [path for path, _ in found] and all(
+            a["t"] == b["t"] and (a["t"] == "value" or (a["dtype"], a["shape"]) == (b["dtype"], b["shape"]))
+            for (_, a), (_, b) in zip(wanted, found)
+        )
+        if same:
+            flat: list[torch.Tensor] = []
+            _collect(result, flat)
+            targets = [self.buffers["out"].tensor(leaf) for _, leaf in wanted if leaf["t"] == "tensor"]
+            with torch.no_grad():
+                for target, source in zip(targets, flat):
+                    target.copy_(source)
+        self._sync()
+        return {"ok": True, "tree": got}
+
+    def _seed(self, seed: int) -> None:
+        random.seed(seed)
+        torch.manual_seed(seed)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed(seed % 2**32)
+
+    def _sync(self) -> None:
+        if self.device != "cpu":
+            torch.cuda.synchronize()
+
+
+def _collect(node: Any, out: list[torch.Tensor]) -> None:
+    """Tensors of a pytree in the order of `describe`."""
+    if isinstance(node, torch.Tensor):
+        out.append(node)
+    elif isinstance(node, dict):
+        for key in dict.keys(node):
+            _collect(dict.__getitem__(node, key), out)
+    elif isinstance(node, list):
+        for item in list.__iter__(node):
+            _collect(item, out)
+    elif isinstance(node, tuple):
+        for item in tuple.__iter__(node):
+            _collect(item, out)
+
+
+def serve(sock: socket.socket) -> None:
+    """Run commands from the judge until it says quit or goes away."""
+    try:
+        _Harness(sock).run()
+    except (wire.WireError, OSError):
+        return

@@ -1,0 +1,362 @@
+"""The judging of one submission, step by step, inside the judge.
+
+`Judging` owns what lives for one evaluation: the candidate's process, the reference's twin process, the shared
+buffers, the cases. A step either returns or raises `Outcome` (a verdict on the submission), `TaskError` (on the task)
+or `WorkerEnded` (the process died or hung); `session.Session` turns each into an `Evaluation`.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kernelgym_env.evaluation.buffers import Buffer, build, is_description, leaves
+from kernelgym_env.evaluation.correctness import Verdict, compare_all
+from kernelgym_env.evaluation.locks import device_lock
+from kernelgym_env.evaluation.measure import Side, measure
+from kernelgym_env.evaluation.protocols import Protocol
+from kernelgym_env.evaluation.reference import Case, Reference
+from kernelgym_env.evaluation.result import Status
+from kernelgym_env.evaluation.source import ENTRY, may_compile
+from kernelgym_env.evaluation.statistics import timing
+from kernelgym_env.evaluation.submission import Submission
+from kernelgym_env.evaluation.workers import Worker, WorkerEnded, Zygote
+
+__all__ = ["Judging", "Outcome", "Stages"]
+
+
+class Outcome(Exception):
+    """A verdict that ends the judging early.
+
+    Attributes:
+        status: how it ended.
+        detail: for the feedback.
+    """
+
+    def __init__(self, status: Status, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+
+
+class Stages:
+    """Wall seconds by stage, and which one is running."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.current = "format"
+
+    @contextmanager
+    def time(self, stage: str) -> Iterator[None]:
+        """Add the block's wall time to `stage`."""
+        self.current = stage
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add(stage, time.perf_counter() - start)
+
+    def add(self, stage: str, seconds: float) -> None:
+        """Add seconds to a stage."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+
+class Judging:
+    """One evaluation in progress.
+
+    Args:
+        submission: what to judge.
+        protocol: its constants.
+        zygote: forks the workers.
+        device: as workers see it.
+        lock: name of the device lock.
+        threads: CPU threads of each worker, 0 for torch's default.
+        environ: set in each worker.
+        stages: where time is booked.
+    """
+
+    def __init__(
+        self,
+        submission: Submission,
+        protocol: Protocol,
+        zygote: Zygote,
+        *,
+        device: str,
+        lock: str,
+        threads: int,
+        environ: dict[str, str],
+        stages: Stages,
+    ) -> None:
+        self.submission = submission
+        self.protocol = protocol
+        self.zygote = zygote
+        self.device = device
+        self.lock = lock
+        self.threads = threads
+        self.environ = environ
+        self.stages = stages
+        self.error_ratio = math.nan
+        self.figures: dict[str, Any] = {}
+        self.workers: list[Worker] = []
+        self.buffers: dict[str, Buffer] = {}
+        self.candidate: Worker | None = None
+        self.import_stage = "start"
+        self._start_s = protocol.deadlines.import_s
+        self._shown: dict[int, dict[str, Any]] = {}
+
+    # building and starting
+
+    def launch(self, weight_seed: int, init: list[Any]) -> Worker:
+        """Fork the candidate and have it import and construct; the answer is due from `started`.
+
+        On a GPU a source that may start a native compiler is first imported where no GPU is visible, so that a long
+        build holds no device memory; the run stage finds the built extension in the same folder.
+        """
+        compiles = may_compile(self.submission.source)
+        folder = self._prebuild(weight_seed) if compiles and self.device != "cpu" else None
+        worker = self._fork(folder)
+        self.candidate = worker
+        worker.post(self._load(worker.folder, self.submission.source, ENTRY, weight_seed, init))
+        # sources that build without load_inline build again here, so the longer deadline holds
+        self.import_stage = "build" if compiles else "start"
+        self._start_s = self.protocol.deadlines.build_s if compiles else self.protocol.deadlines.import_s
+        return worker
+
+    def _prebuild(self, weight_seed: int) -> Path:
+        with self.stages.time("build"):
+            builder = self._fork(None, CUDA_VISIBLE_DEVICES="")
+            self.candidate = builder
+            command = self._load(builder.folder, self.submission.source, ENTRY, weight_seed, None)
+            answer = builder.ask({**command, "device": "cpu"}, self.protocol.deadlines.build_s)
+            self._refuse_failed_builds(answer)
+            # any other exception may be for want of a GPU: the run stage decides
+            if isinstance(answer.get("error"), dict) and answer["error"].get("compile") is True:
+                self._raise_error(answer)
+            builder.close(keep_folder=True)
+        return builder.folder
+
+    def started(self) -> None:
+        """Wait until the candidate has imported its source and constructed its model.
+
+        Raises:
+            Outcome: if either failed.
+        """
+        assert self.candidate is not None
+        answer = self.candidate.wait(self._start_s)
+        self._refuse_failed_builds(answer)
+        if "error" in answer:
+            self._raise_error(answer)
+
+    def _fork(self, folder: Path | None, **environ: str) -> Worker:
+        worker = self.zygote.fork({**self.environ, **environ}, folder=folder)
+        self.workers.append(worker)
+        return worker
+
+    def _load(
+        self, folder: Path, source: str, entry: str, weight_seed: int, init: list[Any] | None
+    ) -> dict[str, Any]:
+        path = folder / f"{'submission' if entry == ENTRY else 'reference'}.py"
+        path.write_text(source, encoding="utf-8")
+        for name, text in (self.submission.files or {}).items() if entry == ENTRY else ():
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        return {
+            "op": "load",
+            "path": str(path),
+            "entry": entry,
+            "construct": init is not None,
+            "init": init or [],
+            "seed": weight_seed,
+            "device": self.device,
+            "threads": self.threads,
+            "train_mode": self.protocol.train_mode,
+        }
+
+    def _refuse_failed_builds(self, answer: dict[str, Any]) -> None:
+        if answer.get("builds_failed"):
+            failed = answer["builds_failed"]
+            raise Outcome(Status.COMPILE_ERROR, "\n".join(map(str, failed)) if isinstance(failed, list) else str(failed))
+
+    def _raise_error(self, answer: dict[str, Any]) -> None:
+        error = answer["error"] if isinstance(answer["error"], dict) else {}
+        status = Status.COMPILE_ERROR if error.get("compile") is True else Status.RUNTIME_ERROR
+        raise Outcome(status, f"{error.get('type')}: {error.get('message')}\n{error.get('where')}")
+
+    # correctness
+
+    def share(self, cases: list[Case], reference: Reference) -> None:
+        """Allocate the buffers both sides see."""
+        self.buffers["in"] = Buffer.create(max(case.size for case in cases), self.device)
+        self.buffers["out"] = Buffer.create(reference.out_size, self.device)
+
+    def attach(self, worker: Worker) -> None:
+        """Map the buffers in a worker."""
+        for name, buffer in self.buffers.items():
+            message, fds = buffer.share()
+            self._command(worker, {"op": "buffer", "name": name, **message}, self.protocol.deadlines.import_s, fds)
+
+    def _present(self, worker: Worker, case: Case, reference: Reference) -> None:
+        """Write a case's inputs; a worker keeps its argument objects unless their structure changes."""
+        reference.deliver(case, build(case.tree, self.buffers["in"].tensor))
+        reference.synchronize()
+        if self._shown.get(worker.pid) != case.tree:
+            self._command(worker, {"op": "inputs", "tree": case.tree}, self.protocol.deadlines.import_s)
+            self._shown[worker.pid] = case.tree
+
+    def check(self, cases: list[Case], reference: Reference) -> None:
+        """Call the candidate on each case, in A/B/A order over the same argument objects, and compare.
+
+        Raises:
+            Outcome: `WRONG` or an error of the candidate.
+            TaskError: if the reference fails.
+        """
+        assert self.candidate is not None
+        order = list(range(len(cases))) + ([0] if self.protocol.trials > 1 else [])
+        ratio, calls = 0.0, []
+        for turn, index in enumerate(order):
+            case = cases[index]
+            with self.stages.time("correctness"):
+                self._present(self.candidate, case, reference)
+                self.buffers["out"].bytes.fill_(0xFF)
+                reference.synchronize()
+            deadlines = self.protocol.deadlines
+            start = time.perf_counter()
+            with self.stages.time("correctness"):
+                answer = self._command(
+                    self.candidate,
+                    {"op": "call", "out": reference.out_tree},
+                    deadlines.run_s if turn else deadlines.first_call_s,
+                )
+                calls.append(time.perf_counter() - start)
+                # only now: while the candidate ran, no expected value existed
+                reference.expect(case)
+                verdict = self._compare(answer, case, reference)
+            ratio = max(ratio, verdict.ratio)
+            self.error_ratio = ratio
+            if not verdict.ok:
+                raise Outcome(Status.WRONG, verdict.message)
+        # what the first call took longer than the next is just-in-time compilation
+        jit = max(0.0, calls[0] - calls[1]) if len(calls) > 1 else 0.0
+        self.stages.add("correctness", -jit)
+        self.stages.add("build", jit)
+
+    def _compare(self, answer: dict[str, Any], case: Case, reference: Reference) -> Verdict:
+        if "unfit" in answer:
+            return Verdict(False, math.inf, f"ModelNew returned {str(answer['unfit'])[:300]}.")
+        if not is_description(answer.get("tree")):
+            raise WorkerEnded("garbage", "it described its output in no known form")
+        wanted, found = leaves(reference.out_tree), leaves(answer["tree"])
+        if [_shape_of(leaf) for leaf in wanted] != [_shape_of(leaf) for leaf in found]:
+            message = f"Expected {_structure(wanted)}, got {_structure(found)}."
+            return Verdict(False, math.inf, message)
+        for (path, value), got in zip(case.values, [leaf["value"] for _, leaf in found if leaf["t"] == "value"]):
+            if not _same_value(value, got):
+                return Verdict(False, math.inf, f"{path}: the value differs from the reference's.")
+        outputs = [self.buffers["out"].tensor(leaf) for _, leaf in wanted if leaf["t"] == "tensor"]
+        return compare_all(outputs, case.expected, self.protocol)
+
+    # timing
+
+    def twin(self, task_source: str, weight_seed: int, init: list[Any]) -> Worker:
+        """Fork the reference's process; its answer is due when timing starts."""
+        worker = self._fork(None)
+        worker.post(self._load(worker.folder, task_source, "Model", weight_seed, init))
+        return worker
+
+    def time(self, twin: Worker, cases: list[Case], reference: Reference, order_seed: int) -> None:
+        """Measure the speedup; fills `figures`.
+
+        Raises:
+            Outcome: if a timed call gives a wrong output or an error.
+        """
+        assert self.candidate is not None
+        with self.stages.time("start"):
+            answer = twin.wait(self.protocol.deadlines.import_s)
+            if "error" in answer:
+                raise RuntimeError(f"the reference's own process failed: {answer['error']['message'][:500]}")
+            self.attach(twin)
+            for worker in (self.candidate, twin):
+                self._present(worker, cases[0], reference)
+        delivered = 0
+
+        def deliver(index: int) -> None:
+            nonlocal delivered
+            delivered = index % len(cases)
+            for worker in (self.candidate, twin):
+                assert worker is not None
+                self._present(worker, cases[delivered], reference)
+
+        def check(answer: dict[str, Any]) -> None:
+            self._no_error(answer)
+            if single:
+                return
+            verdict = self._compare(answer, cases[delivered], reference)
+            if not verdict.ok:
+                raise Outcome(Status.WRONG, f"In a timed call: {verdict.message}")
+
+        single = reference.mutates
+        flush = self.protocol.flush_cpu_mib if self.device == "cpu" else self.protocol.flush_mib
+        command = {"op": "time", "flush": flush << 20, "out": reference.out_tree}
+        mine, theirs = Side(self.candidate, command, check), Side(twin, command, self._no_error)
+        start = time.perf_counter()
+        with device_lock(self.lock):
+            waited = time.perf_counter() - start
+            self.stages.current = "timing"
+            result = measure(mine, theirs, deliver, self.protocol, random.Random(order_seed), single=single)
+        self.stages.add("queue", waited)
+        self.stages.add("timing", result.busy_s)
+        clock = "perf_counter" if self.device == "cpu" else "cuda_event"
+        self.figures = {
+            "speedup": result.speedup,
+            "speedup_low": result.low,
+            "speedup_high": result.high,
+            "times": {"candidate": timing(mine.blocks, clock), "eager": timing(theirs.blocks, clock)},
+        }
+
+    # plumbing
+
+    def _command(
+        self, worker: Worker, message: dict[str, Any], seconds: float, fds: list[int] | None = None
+    ) -> dict[str, Any]:
+        answer = worker.ask(message, seconds, fds or ())
+        self._no_error(answer)
+        return answer
+
+    def _no_error(self, answer: dict[str, Any]) -> None:
+        self._refuse_failed_builds(answer)
+        if "error" in answer:
+            self._raise_error(answer)
+
+    def close(self) -> None:
+        """End both processes and free the shared memory."""
+        for worker in self.workers:
+            worker.close()
+        for buffer in self.buffers.values():
+            buffer.close()
+
+
+def _shape_of(leaf: tuple[str, dict[str, Any]]) -> tuple[Any, ...]:
+    path, node = leaf
+    return (path, node["t"]) if node["t"] == "value" else (path, node["t"], node["dtype"], tuple(node["shape"]))
+
+
+def _structure(found: list[tuple[str, dict[str, Any]]]) -> str:
+    parts = []
+    for path, leaf in found[:8]:
+        kind = f"{leaf['dtype']}{leaf['shape']}" if leaf["t"] == "tensor" else type(leaf["value"]).__name__
+        parts.append(f"{path} {kind}")
+    return ", ".join(parts) + (f" and {len(found) - 8} more" if len(found) > 8 else "") if parts else "nothing"
+
+
+def _same_value(wanted: Any, got: Any) -> bool:
+    if type(wanted) is not type(got):
+        return False
+    if isinstance(wanted, float):
+        return math.isclose(wanted, got, rel_tol=1e-5) or (math.isnan(wanted) and math.isnan(got))
+    return bool(wanted == got)

@@ -1,0 +1,75 @@
+"""Finding and ending processes, by `/proc` alone.
+
+- `children`, `descendants` -- who is below a process.
+- `kill_descendants` -- SIGKILL all of them, again and again, until none is left or time is up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+
+__all__ = ["children", "descendants", "kill_descendants"]
+
+
+def _parents() -> dict[int, int]:
+    """Parent by process id, of every process that is not a zombie."""
+    table: dict[int, int] = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+        except (OSError, ValueError):
+            continue  # ended while we looked
+        if state != b"Z":
+            table[int(entry)] = int(parent)
+    return table
+
+
+def children(pid: int) -> list[int]:
+    """Living children of `pid`."""
+    return [child for child, parent in _parents().items() if parent == pid]
+
+
+def descendants(pid: int) -> list[int]:
+    """Every living process below `pid`, nearest first."""
+    table = _parents()
+    found, level = [], [pid]
+    while level:
+        level = [child for child, parent in table.items() if parent in level]
+        found.extend(level)
+    return found
+
+
+def kill_descendants(pid: int, seconds: float) -> int:
+    """Kill everything below `pid`.
+
+    Where `pid` is a child-subreaper (or this process itself), a double-forked process is found too. If `pid` is this
+    process, its dead children are reaped.
+
+    Args:
+        pid: the process whose descendants end; it goes on itself.
+        seconds: how long to keep at it.
+
+    Returns:
+        How many processes were seen alive.
+    """
+    seen: set[int] = set()
+    end = time.monotonic() + seconds
+    while True:
+        alive = descendants(pid)
+        seen.update(alive)
+        for victim in alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(victim, signal.SIGKILL)
+        if pid == os.getpid():
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+        if not alive or time.monotonic() > end:
+            return len(seen)
+        time.sleep(0.002)

@@ -1,0 +1,150 @@
+"""Protocols: every constant that a verdict or a time depends on, under a name.
+
+A protocol never touches isolation. A change of a number here changes what a reward means and is a new version of the
+environments that use it.
+
+- `Protocol` -- the constants.
+- `Deadlines` -- seconds per stage.
+- `get_protocol`, `protocol_names` -- look one up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelgym_env.errors import InvalidOptionError, unknown_name
+
+__all__ = ["LIBRARY_OPS", "Deadlines", "Protocol", "get_protocol", "protocol_names"]
+
+LIBRARY_OPS = ("forbid", "gemm", "allow")
+"""What a submission may take from libraries: nothing, matrix products and convolutions, or anything."""
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """Seconds after which a stage is killed.
+
+    Attributes:
+        import_s: importing the source where nothing is left to build, and constructing the model.
+        build_s: importing the source where compilers may run.
+        first_call_s: the first call, in which JIT compilers and autotuners run.
+        run_s: each later call or block of timed calls.
+    """
+
+    import_s: float = 60.0
+    build_s: float = 240.0
+    first_call_s: float = 120.0
+    run_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if not value > 0:
+                raise InvalidOptionError(f"Deadline {name} must be positive, got {value!r}.")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The constants of one way of judging.
+
+    Attributes:
+        name: how it is asked for.
+        summary: one sentence.
+        trials: correctness trials with fresh secret inputs.
+        error_factor: allowed error as a multiple of the reference's own error against a float64 oracle.
+        error_floor: allowed error in units of the dtype's rounding step, scaled by the output's RMS.
+        error_floor_half: the same for half-precision outputs, whose rounding step is itself large.
+        library_ops: default policy, see `LIBRARY_OPS`.
+        train_mode: None leaves the model as its constructor did (KernelBench), True or False sets the mode.
+        warmup: untimed calls of each side before timing.
+        min_blocks: least number of candidate/reference block pairs.
+        max_blocks: greatest number of block pairs.
+        block_us: aimed length of a block of timed calls in microseconds of device time.
+        max_block_calls: greatest number of calls in a block.
+        target_width: relative half-width of the ratio's interval at which timing stops.
+        budget_s: seconds after which timing stops at the next block pair once `min_blocks` are there.
+        flush_mib: size in MiB of the buffer written before each timed call to empty a GPU's L2 cache.
+        flush_cpu_mib: the same for the caches of a CPU.
+        deadlines: seconds per stage.
+    """
+
+    name: str
+    summary: str = ""
+    trials: int = 3
+    error_factor: float = 8.0
+    error_floor: float = 256.0
+    error_floor_half: float = 4.0
+    library_ops: str = "forbid"
+    train_mode: bool | None = None
+    warmup: int = 3
+    min_blocks: int = 10
+    max_blocks: int = 60
+    block_us: float = 4_000.0
+    max_block_calls: int = 20
+    target_width: float = 0.01
+    budget_s: float = 2.0
+    flush_mib: int = 256
+    flush_cpu_mib: int = 64
+    deadlines: Deadlines = field(default_factory=Deadlines)
+
+    def __post_init__(self) -> None:
+        if self.library_ops not in LIBRARY_OPS:
+            raise unknown_name("library_ops", self.library_ops, LIBRARY_OPS)
+        for name in ("trials", "min_blocks", "max_block_calls"):
+            if getattr(self, name) < 1:
+                raise InvalidOptionError(f"Protocol {name} must be at least 1, got {getattr(self, name)!r}.")
+        if self.max_blocks < self.min_blocks:
+            raise InvalidOptionError(
+                f"Protocol max_blocks ({self.max_blocks}) must be at least min_blocks ({self.min_blocks})."
+            )
+
+    def replace(self, **changes: Any) -> Protocol:
+        """A copy with some constants changed.
+
+        Raises:
+            UnknownNameError: for a name that is not a constant of a protocol.
+        """
+        names = [f.name for f in dataclasses.fields(self)]
+        for name in changes:
+            if name not in names:
+                raise unknown_name("protocol constant", name, names)
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Protocol:
+        """The inverse of `to_dict`."""
+        return cls(**{**data, "deadlines": Deadlines(**data["deadlines"])})
+
+
+_PROTOCOLS = {
+    protocol.name: protocol
+    for protocol in (
+        Protocol("strict", "Fresh secret inputs, errors against a float64 oracle, own kernels only, interleaved timing."),
+    )
+}
+
+
+def protocol_names() -> list[str]:
+    """Names of all protocols, sorted."""
+    return sorted(_PROTOCOLS)
+
+
+def get_protocol(name: str) -> Protocol:
+    """Look a protocol up.
+
+    Raises:
+        UnknownNameError: if there is none of that name.
+
+    >>> get_protocol("strict").library_ops
+    'forbid'
+    """
+    try:
+        return _PROTOCOLS[name]
+    except (KeyError, TypeError):
+        raise unknown_name("protocol", name, _PROTOCOLS) from None

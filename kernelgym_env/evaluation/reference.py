@@ -1,0 +1,268 @@
+"""The trusted side: a task's reference loaded in the judge, its inputs drawn, its expected values computed.
+
+Inputs and expected values live in the judge's own memory, which is never shared; what a candidate sees are copies.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import hmac
+import itertools
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelgym_env.evaluation.buffers import TreeError, build, describe, leaves
+from kernelgym_env.evaluation.correctness import Expected
+from kernelgym_env.evaluation.protocols import Protocol
+from kernelgym_env.tasks.model import Task
+
+__all__ = ["Case", "Reference", "TaskError", "derive_seed"]
+
+_counter = itertools.count()
+
+
+class TaskError(Exception):
+    """The task cannot be judged: its reference fails or is not a function of its inputs."""
+
+
+def derive_seed(secret: bytes, *parts: object) -> int:
+    """A 63-bit seed that only the holder of `secret` can know: HMAC-SHA256 over the parts.
+
+    >>> derive_seed(b"k", "task", 1) == derive_seed(b"k", "task", 1) != derive_seed(b"k", "task", 2)
+    True
+    """
+    text = "\0".join(str(part) for part in parts).encode()
+    return int.from_bytes(hmac.new(secret, text, hashlib.sha256).digest()[:8], "big") >> 1
+
+
+@dataclass
+class Case:
+    """One set of inputs and what a right answer to it is.
+
+    Attributes:
+        inputs: the judge's pristine arguments.
+        tree: their description, with offsets for a shared buffer.
+        size: bytes of such a buffer.
+        expected: per output tensor.
+        values: plain values in the output by path.
+    """
+
+    inputs: list[Any]
+    tree: dict[str, Any]
+    size: int
+    expected: list[Expected]
+    values: list[tuple[str, Any]]
+
+
+class Reference:
+    """A task's reference on one device.
+
+    Args:
+        task: the task, already sized for the device.
+        device: ``"cpu"`` or ``"cuda:0"``.
+        weight_seed: seeds the constructor, on the candidate's side too.
+        protocol: gives the mode.
+
+    Raises:
+        TaskError: if the source does not import or the model cannot be constructed.
+    """
+
+    def __init__(self, task: Task, device: str, weight_seed: int, protocol: Protocol) -> None:
+        self.task = task
+        self.device = torch.device(device)
+        self.weight_seed = weight_seed
+        self.protocol = protocol
+        self.module = types.ModuleType(f"kernelgym_reference_{next(_counter)}")
+        sys.modules[self.module.__name__] = self.module
+        try:
+            exec(compile(task.source, f"<{task.id}>", "exec"), self.module.__dict__)
+            self.init = list(self.module.get_init_inputs())
+            torch.manual_seed(weight_seed)
+            with torch.no_grad():
+                self.model = self.module.Model(*self.init).to(self.device)
+            if protocol.train_mode is not None:
+                self.model.train(protocol.train_mode)
+        except Exception as error:
+            raise TaskError(f"the reference does not load: {type(error).__name__}: {error}") from error
+        finally:
+            del sys.modules[self.module.__name__]
+        self.out_tree: dict[str, Any] = {}
+        self.out_size = 0
+        self.mutates = False
+
+    def draw(self, seed: int) -> list[Any]:
+        """Arguments from a seed, on the device.
+
+        Factories without a device of their own make their tensors on the device directly; a task for which that
+        fails draws on the CPU.
+        """
+        try:
+            with _seeded(seed, self.device), torch.device(self.device):
+                inputs = list(self.module.get_inputs())
+        except (RuntimeError, TypeError, NotImplementedError):
+            with _seeded(seed, self.device):
+                inputs = list(self.module.get_inputs())
+        return [_to(value, self.device) for value in inputs]
+
+    def run(self, inputs: list[Any], *, model: Any = None) -> Any:
+        """The reference's output on `inputs`, which it may overwrite.
+
+        Raises:
+            TaskError: if it raises.
+        """
+        try:
+            with torch.no_grad():
+                return (model or self.model)(*inputs)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:
+            raise TaskError(f"the reference fails: {type(error).__name__}: {error}") from error
+
+    def oracle(self, inputs: list[Any]) -> Any | None:
+        """The reference in float64, or None where it cannot be cast or does not fit."""
+        try:
+            model = copy.deepcopy(self.model).double()
+            with torch.no_grad():
+                return model(*[_to(value, self.device, torch.float64) for value in inputs])
+        except (RuntimeError, TypeError, ValueError, NotImplementedError):
+            return None
+
+    def probe(self, seed: int) -> None:
+        """Learn the output's structure, and whether the reference is deterministic and writes into its inputs.
+
+        Raises:
+            TaskError: if it is not deterministic or returns what cannot be compared.
+        """
+        inputs = self.draw(seed)
+        used = clone(inputs)
+        first = self.run(used)
+        self.mutates = not _same(inputs, used)
+        try:
+            self.out_tree, self.out_size = describe(first, dense=True)
+        except TreeError as error:
+            raise TaskError(f"the reference returns {error}") from error
+        second = self.run(clone(inputs))
+        for (path, leaf), one, two in zip(leaves(self.out_tree), flat(first), flat(second)):
+            if leaf["t"] == "tensor" and not torch.allclose(one, two, rtol=1e-3, atol=1e-5, equal_nan=True):
+                raise TaskError(f"the reference is not deterministic: {path} differs between two equal calls")
+
+    def case(self, seed: int) -> Case:
+        """Draw inputs; the expected values follow with `expect`, after the candidate has answered."""
+        inputs = self.draw(seed)
+        tree, size = describe(inputs, dense=False)
+        return Case(inputs, tree, size, [], [])
+
+    def expect(self, case: Case) -> None:
+        """Fill in the expected values of a case once.
+
+        Raises:
+            TaskError: if the output's structure changes with the inputs.
+        """
+        if case.expected or case.values:
+            return
+        result = self.run(clone(case.inputs))
+        tree, _ = describe(result, dense=True)
+        if tree != self.out_tree:
+            raise TaskError("the shape of the reference's output depends on the input's values")
+        exact = self.oracle(clone(case.inputs))
+        places = leaves(tree)
+        exact_flat = flat(exact) if exact is not None else [None] * len(places)
+        if len(exact_flat) != len(places):
+            exact_flat = [None] * len(places)
+        for (path, leaf), value, good in zip(places, flat(result), exact_flat):
+            if leaf["t"] == "tensor":
+                fits = isinstance(good, torch.Tensor) and good.shape == value.shape and good.dtype == torch.float64
+                case.expected.append(Expected.of(path, value, good if fits else None))
+            else:
+                case.values.append((path, value))
+
+    def synchronize(self) -> None:
+        """Wait until what the judge launched is done, before another process reads it."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def deliver(self, case: Case, views: list[Any]) -> None:
+        """Write a case's inputs into the shared buffer's views."""
+        for source, target in zip(flat(case.inputs), flat(views)):
+            if isinstance(source, torch.Tensor):
+                _storage_line(target).copy_(_storage_line(source))
+
+
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Torch's generators seeded inside the block, put back after it."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
+
+
+def flat(value: Any) -> list[Any]:
+    """Tensors and plain values of a pytree in the order of `describe`."""
+    tree, _ = describe(value, dense=True)
+    found: list[Any] = []
+
+    def walk(node: Any, shape: dict[str, Any]) -> None:
+        if shape["t"] in ("tensor", "value"):
+            found.append(node)
+        else:
+            items = dict.values(node) if shape["t"] == "dict" else node
+            for item, below in zip(items, shape["items"]):
+                walk(item, below)
+
+    walk(value, tree)
+    return found
+
+
+def clone(inputs: list[Any]) -> list[Any]:
+    """A copy of the arguments with the same strides."""
+    tree, _ = describe(inputs, dense=False)
+    pending = iter([value for value in flat(inputs) if isinstance(value, torch.Tensor)])
+
+    def copied(leaf: dict[str, Any]) -> torch.Tensor:
+        source = next(pending)
+        if not source.numel():
+            return source.clone()
+        return _storage_line(source).clone().as_strided(source.shape, source.stride())
+
+    return build(tree, copied)
+
+
+def _storage_line(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements a strided tensor reaches over, as one flat view; overlapping elements come once."""
+    if not tensor.numel():
+        return tensor.reshape(-1)
+    count = 1 + sum((extent - 1) * step for extent, step in zip(tensor.shape, tensor.stride()))
+    return tensor.detach().as_strided((count,), (1,))
+
+
+def _to(value: Any, device: torch.device, dtype: torch.dtype | None = None) -> Any:
+    """Move the tensors of a pytree to a device, floating ones to a dtype; strides are kept."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach()
+        wanted = dtype if dtype is not None and value.is_floating_point() else value.dtype
+        if value.device == device and wanted == value.dtype:
+            return value
+        if not value.numel():
+            return value.to(device, wanted)
+        return _storage_line(value).to(device, wanted).as_strided(value.shape, value.stride())
+    if isinstance(value, dict):
+        return {key: _to(item, device, dtype) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [_to(item, device, dtype) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    return value
+
+
+def _same(one: list[Any], two: list[Any]) -> bool:
+    return all(
+        torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) if isinstance(a, torch.Tensor) else a == b
+        for a, b in zip(flat(one), flat(two))
+    )

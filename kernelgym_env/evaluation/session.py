@@ -1,0 +1,178 @@
+"""What a judge keeps between submissions, and how one becomes an `Evaluation`.
+
+Every outcome of a submission is an `Evaluation`; only infrastructure raises.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from typing import Any
+
+import torch
+
+from kernelgym_env._version import __version__
+from kernelgym_env.evaluation.feedback import explain
+from kernelgym_env.evaluation.judging import Judging, Outcome, Stages
+from kernelgym_env.evaluation.protocols import get_protocol
+from kernelgym_env.evaluation.reference import Reference, TaskError, derive_seed
+from kernelgym_env.evaluation.result import Evaluation, Status
+from kernelgym_env.evaluation.source import check_format, detect_backend
+from kernelgym_env.evaluation.submission import Submission
+from kernelgym_env.evaluation.workers import WorkerEnded, Zygote
+
+__all__ = ["Session"]
+
+_KNOWN_TASKS = 1024
+
+
+class Session:
+    """The judge's state on one device.
+
+    Args:
+        device: ``"cpu"`` or ``"cuda:0"`` as seen by this process.
+        name: how the device is called outside, e.g. ``"cuda:3"``; names the device lock.
+        threads: CPU threads of each worker and of the judge, 0 for torch's default.
+    """
+
+    def __init__(self, device: str, name: str, threads: int = 0) -> None:
+        self.device = device
+        self.name = name
+        self.threads = threads
+        self.kind = "cpu" if device == "cpu" else "cuda"
+        self._probed: dict[tuple[str, str], tuple[dict[str, Any], int, bool]] = {}
+        interpreter = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""} if self.kind == "cpu" else {}
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        self.zygote = Zygote(self.kind, interpreter or ({"CUDA_VISIBLE_DEVICES": visible} if visible else {}))
+        if threads:
+            torch.set_num_threads(threads)
+        self.hardware, self._environ = self._look()
+
+    def _look(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Describe the device; what workers must know of it."""
+        if self.kind == "cpu":
+            return {"name": _cpu_name(), "threads": str(torch.get_num_threads())}, {}
+        properties = torch.cuda.get_device_properties(self.device)
+        capability = f"{properties.major}.{properties.minor}"
+        hardware = {
+            "name": properties.name,
+            "capability": capability,
+            "memory_gib": f"{properties.total_memory / 2**30:.0f}",
+            "cuda": torch.version.cuda or "",
+        }
+        return hardware, {"TORCH_CUDA_ARCH_LIST": capability}
+
+    def close(self) -> None:
+        """End the fork server and all its jobs."""
+        self.zygote.close()
+
+    def evaluate(self, submission: Submission, secret: bytes, number: int) -> Evaluation:
+        """Judge one submission.
+
+        Args:
+            submission: what to judge; its task is sized for this device here.
+            secret: the pool's secret, from which every seed derives.
+            number: the evaluation's number in the pool.
+
+        Raises:
+            ZygoteError: if the fork server is gone.
+            torch.OutOfMemoryError: if the device has no room for the task.
+        """
+        start = time.perf_counter()
+        stages = Stages()
+        protocol = get_protocol(submission.protocol)
+        backend = submission.backend if submission.backend != "auto" else detect_backend(submission.source)
+        judging = Judging(
+            submission,
+            protocol,
+            self.zygote,
+            device=self.device,
+            lock=self.name,
+            threads=self.threads,
+            environ=self._environ,
+            stages=stages,
+        )
+        status, detail = Status.CORRECT, ""
+        try:
+            with stages.time("format"):
+                problem = check_format(submission.source)
+            if problem:
+                raise Outcome(Status.FORMAT, problem)
+            detail = self._judge(judging, secret, number, measured=not (backend == "triton" and self.kind == "cpu"))
+        except Outcome as outcome:
+            status, detail = outcome.status, outcome.detail
+        except TaskError as error:
+            status, detail = Status.TASK_INVALID, str(error)
+        except WorkerEnded as ended:
+            status = Status.TIMEOUT if ended.kind == "timeout" else Status.CRASH
+            detail = f"In the {stages.current} stage: {ended.detail}."
+        finally:
+            judging.close()
+        printed = judging.candidate.output if judging.candidate and status is not Status.CORRECT else ""
+        stages.add("total", time.perf_counter() - start)
+        figures = judging.figures if status is Status.CORRECT else {}
+        return Evaluation(
+            task_id=submission.task.id,
+            status=status,
+            task_hash=submission.task.for_device(self.kind).hash,
+            source_hash=submission.source_hash,
+            protocol=protocol.name,
+            device=self.name,
+            error_ratio=judging.error_ratio,
+            feedback=explain(detail, output=printed),
+            stages_s=stages.seconds,
+            provenance={
+                "package": __version__,
+                "platform": platform.platform(),
+                "hardware": self.hardware,
+                "versions": self.zygote.versions,
+                "protocol": protocol.to_dict(),
+                "backend": backend,
+                "isolation": {"process": "forked", "sandbox": "none"},
+            },
+            **figures,
+        )
+
+    def _judge(self, judging: Judging, secret: bytes, number: int, *, measured: bool) -> str:
+        """All steps; returns a note for the feedback of a correct submission."""
+        protocol, stages = judging.protocol, judging.stages
+        task = judging.submission.task.for_device(self.kind)
+        weights, order, probe, first, second = (
+            derive_seed(secret, task.hash, number, part) for part in ("weights", "order", "probe", "a", "b")
+        )
+        with stages.time("start"):
+            reference = Reference(task, self.device, weights, protocol)
+            judging.launch(weights, reference.init)
+            # while the candidate imports (or compiles), the judge prepares its own side
+            self._probe(reference, probe)
+            cases = [reference.case(seed) for seed in ((first, second) if protocol.trials > 1 else (first,))]
+            judging.share(cases, reference)
+        with stages.time(judging.import_stage):
+            judging.started()
+        with stages.time("start"):
+            twin = judging.twin(task.source, weights, reference.init) if measured else None
+            judging.attach(judging.candidate)
+        judging.check(cases, reference)
+        if twin is None:
+            return "Triton ran in its interpreter on the CPU: checked for correctness, not timed."
+        judging.time(twin, cases, reference, order)
+        return ""
+
+    def _probe(self, reference: Reference, seed: int) -> None:
+        key = (reference.task.hash, reference.protocol.name)
+        if key not in self._probed:
+            reference.probe(seed)
+            if len(self._probed) >= _KNOWN_TASKS:
+                self._probed.pop(next(iter(self._probed)))
+            self._probed[key] = (reference.out_tree, reference.out_size, reference.mutates)
+        reference.out_tree, reference.out_size, reference.mutates = self._probed[key]
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
+

@@ -1,0 +1,96 @@
+"""Pure functions from samples to a figure with its interval.
+
+- `bootstrap_median` -- a median and its percentile-bootstrap interval.
+- `pair_ratio` -- a speedup from interleaved blocks.
+- `timing` -- a `Timing` from blocks of calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kernelgym_env.evaluation.result import Timing
+
+__all__ = ["bootstrap_median", "pair_ratio", "timing"]
+
+_RESAMPLES = 1000
+_LEVEL = 0.95
+
+
+def bootstrap_median(values: Sequence[float], *, level: float = _LEVEL, seed: int = 0) -> tuple[float, float, float]:
+    """Median of `values` with a percentile-bootstrap interval.
+
+    Args:
+        values: at least one finite number.
+        level: coverage of the interval, between 0 and 1.
+        seed: of the resampling, so that the same samples give the same interval.
+
+    Returns:
+        (median, low, high).
+
+    Raises:
+        ValueError: if `values` is empty or holds a number that is not finite.
+
+    >>> bootstrap_median([2.0, 2.0, 2.0])
+    (2.0, 2.0, 2.0)
+    """
+    data = np.asarray(values, dtype=float)
+    if data.size == 0 or not np.isfinite(data).all():
+        raise ValueError(f"bootstrap_median needs finite values, got {list(values)[:5]}.")
+    generator = np.random.default_rng(seed)
+    picks = generator.integers(0, data.size, size=(_RESAMPLES, data.size))
+    medians = np.median(data[picks], axis=1)
+    tail = (1 - level) / 2
+    low, high = np.quantile(medians, [tail, 1 - tail])
+    return float(np.median(data)), float(low), float(high)
+
+
+def pair_ratio(
+    reference: Sequence[Sequence[float]], candidate: Sequence[Sequence[float]], *, seed: int = 0
+) -> tuple[float, float, float]:
+    """Speedup of the candidate from interleaved blocks.
+
+    Each block pair gives one ratio, median reference time over median candidate time; the figure is the median of
+    those ratios, so that drift slower than a pair cancels.
+
+    Args:
+        reference: times per call by block, in any unit, shape [blocks][calls].
+        candidate: the same for the candidate, same number of blocks.
+        seed: of the resampling.
+
+    Returns:
+        (speedup, low, high).
+
+    Raises:
+        ValueError: if the numbers of blocks differ, or a block is empty or has a median of zero.
+
+    >>> pair_ratio([[4.0, 4.0], [6.0]], [[2.0], [3.0, 3.0]])
+    (2.0, 2.0, 2.0)
+    """
+    if len(reference) != len(candidate) or not reference:
+        raise ValueError(f"Block pairs needed, got {len(reference)} and {len(candidate)} blocks.")
+    ratios = []
+    for ref, cand in zip(reference, candidate):
+        if not len(ref) or not len(cand) or not np.median(cand) > 0:
+            raise ValueError("A block without a positive time has no ratio.")
+        ratios.append(float(np.median(ref) / np.median(cand)))
+    return bootstrap_median(ratios, seed=seed)
+
+
+def timing(blocks: Sequence[Sequence[float]], clock: str, *, seed: int = 0) -> Timing:
+    """Median over all calls; the interval resamples whole blocks' medians, since calls of a block are alike.
+
+    Args:
+        blocks: microseconds per call by block, shape [blocks][calls].
+        clock: name of the clock.
+        seed: of the resampling.
+
+    >>> timing([[1.0, 3.0], [2.0, 2.0]], "perf_counter").median_us
+    2.0
+    """
+    calls = [value for block in blocks for value in block]
+    _, low, high = bootstrap_median([float(np.median(block)) for block in blocks], seed=seed)
+    middle = float(np.median(calls))
+    return Timing(middle, min(low, middle), max(high, middle), len(calls), clock)

@@ -1,0 +1,334 @@
+"""The judge's hold on the processes it runs: the fork server and one handle per forked worker.
+
+- `Zygote` -- starts the fork server, forks workers from it.
+- `Worker` -- ask a worker something under a deadline; know how it ended; end it with all it started.
+- `WorkerEnded` -- a worker that ended, hung or talked nonsense instead of answering.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernelgym_env import settings
+from kernelgym_env.evaluation import processes, wire
+from kernelgym_env.limits import clip
+
+__all__ = ["Worker", "WorkerEnded", "Zygote", "ZygoteError"]
+
+_KEPT_OUTPUT = 16_384
+_KILL_S = 1.0
+_START_S = 120.0
+_PASSED = ("PATH", "LANG", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "VIRTUAL_ENV")
+_PASSED_PREFIXES = ("LC_", "NVIDIA_", "OMP_", "MKL_", "OPENBLAS_", "GOMP_", "KMP_")
+
+
+class ZygoteError(Exception):
+    """The fork server did not start or is gone: infrastructure, not the submission."""
+
+
+class WorkerEnded(Exception):
+    """A worker did not answer.
+
+    Attributes:
+        kind: ``"timeout"``, ``"exit"`` or ``"garbage"``.
+        detail: for people.
+    """
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+
+
+def _scrubbed() -> dict[str, str]:
+    """The environment a candidate may see: no tokens, no home."""
+    return {
+        name: value for name, value in os.environ.items() if name in _PASSED or name.startswith(_PASSED_PREFIXES)
+    }
+
+
+class Zygote:
+    """The fork server of one judge.
+
+    Args:
+        kind: ``"cpu"`` or ``"cuda"``. On the CPU, Triton runs in its interpreter.
+        environ: set on top of the scrubbed environment.
+
+    Raises:
+        ZygoteError: if it does not come up within two minutes.
+    """
+
+    def __init__(self, kind: str, environ: Mapping[str, str]) -> None:
+        self._jobs = 0
+        self._lock = threading.Lock()
+        self.folder = Path(tempfile.mkdtemp(prefix="judge-", dir=settings.runtime_dir()))
+        ours, theirs = socket.socketpair()
+        root = str(Path(__file__).resolve().parents[2])
+        self._log = open(self.folder / "zygote.log", "wb+")  # noqa: SIM115  (closed in `close`)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", "from kernelgym_env.evaluation.zygote import main; main()", str(theirs.fileno()), kind],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            cwd=self.folder,
+            env={
+                **_scrubbed(),
+                "HOME": str(self.folder),
+                "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")])),
+                "KERNELGYM_IMPORT_ROOT": root,
+                "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+                "PYTHONDONTWRITEBYTECODE": "1",
+                **environ,
+            },
+            start_new_session=True,
+        )
+        theirs.close()
+        self._sock = ours
+        self._reader = wire.Reader(ours)
+        self.versions: dict[str, str] = {}
+        self._ready = False
+
+    def wait_ready(self) -> None:
+        """Block until the fork server has loaded everything.
+
+        Raises:
+            ZygoteError: if it ended or took too long.
+        """
+        if self._ready:
+            return
+        self.versions = self._answer(_START_S)["versions"]
+        self._ready = True
+
+    def fork(self, environ: Mapping[str, str], *, folder: Path | None = None) -> Worker:
+        """Fork a worker with a private folder.
+
+        Args:
+            environ: set in the worker on top of its private folders.
+            folder: an existing folder to go on in (a build's), or None for a new one.
+
+        Raises:
+            ZygoteError: if the fork server is gone.
+        """
+        self.wait_ready()
+        with self._lock:
+            self._jobs += 1
+            job = self._jobs
+            if folder is None:
+                folder = self.folder / f"job-{job}"
+                for name in ("", "home", "tmp"):
+                    (folder / name).mkdir(mode=0o700)
+            control, theirs = socket.socketpair()
+            output, output_write = os.pipe()
+            status, status_write = os.pipe()
+            request = {"op": "fork", "job": job, "folder": str(folder), "environ": {**_private(folder), **environ}}
+            try:
+                wire.send(self._sock, request, [theirs.fileno(), output_write, status_write])
+                pid = self._answer(_START_S)["pid"]
+            except OSError as error:
+                raise ZygoteError(f"the fork server is gone: {error}{self._tail()}") from None
+            finally:
+                theirs.close()
+                os.close(output_write)
+                os.close(status_write)
+            return Worker(pid, control, output, status, folder)
+
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        end = time.monotonic() + seconds
+        while True:
+            ready, _, _ = select.select([self._sock], [], [], max(0.0, end - time.monotonic()))
+            if not ready:
+                raise ZygoteError(f"the fork server did not answer within {seconds:.0f} s{self._tail()}")
+            try:
+                message = self._reader.feed()
+            except wire.WireError as error:
+                raise ZygoteError(f"the fork server ended: {error}{self._tail()}") from None
+            if message is not None:
+                return message
+
+    def _tail(self) -> str:
+        self._log.flush()
+        text = (self.folder / "zygote.log").read_text(errors="replace").strip()
+        return f"\n{clip(text, 4000, head=0.2)}" if text else ""
+
+    def close(self) -> None:
+        """End the fork server and everything below it; remove its folder."""
+        if self.process.poll() is None:
+            processes.kill_descendants(self.process.pid, _KILL_S)
+            self.process.kill()
+        self.process.wait()
+        self._sock.close()
+        self._log.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _private(folder: Path) -> dict[str, str]:
+    """Homes and caches below a worker's own folder."""
+    home = folder / "home"
+    return {
+        "HOME": str(home),
+        "TMPDIR": str(folder / "tmp"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "TRITON_CACHE_DIR": str(home / "triton"),
+        "TRITON_HOME": str(home),
+        "TORCH_EXTENSIONS_DIR": str(home / "torch_extensions"),
+        "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"),
+        "CUPY_CACHE_DIR": str(home / "cupy"),
+        "CUDA_CACHE_PATH": str(home / "nv"),
+    }
+
+
+class Worker:
+    """One forked worker: its control socket, its output, its end.
+
+    Attributes:
+        pid: process id of its supervisor.
+        folder: its private folder.
+    """
+
+    def __init__(self, pid: int, control: socket.socket, output: int, status: int, folder: Path) -> None:
+        self.pid = pid
+        self.folder = folder
+        self._control = control
+        self._control.setblocking(False)
+        self._reader = wire.Reader(control)
+        self._status = status
+        self._nonce = ""
+        self._ended: dict[str, Any] | None = None
+        self._head = bytearray()
+        self._last = bytearray()
+        self._written = 0
+        self._drain = threading.Thread(target=self._read_output, args=(output,), daemon=True)
+        self._drain.start()
+
+    def _read_output(self, fd: int) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := os.read(fd, 1 << 16):
+                self._written += len(chunk)
+                room = _KEPT_OUTPUT // 2 - len(self._head)
+                self._head += chunk[:room] if room > 0 else b""
+                self._last = (self._last + chunk[max(0, room) :])[-_KEPT_OUTPUT // 2 :]
+        os.close(fd)
+
+    @property
+    def output(self) -> str:
+        """What the worker printed: head and tail."""
+        head, tail = bytes(self._head), bytes(self._last)
+        cut = self._written - len(head) - len(tail)
+        mark = f"\n… [{cut} bytes cut] …\n".encode() if cut > 0 else b""
+        return (head + mark + tail).decode("utf-8", "replace")
+
+    def post(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
+        """Send a command; its answer is due from `wait`.
+
+        Raises:
+            WorkerEnded: if the worker is gone.
+        """
+        self._nonce = secrets.token_hex(8)
+        try:
+            self._control.setblocking(True)
+            self._control.settimeout(10.0)
+            wire.send(self._control, {**message, "nonce": self._nonce}, fds)
+        except OSError as error:
+            raise self._end(f"it did not take the command: {error}") from None
+        finally:
+            self._control.setblocking(False)
+
+    def wait(self, seconds: float) -> dict[str, Any]:
+        """The answer to the last command.
+
+        Raises:
+            WorkerEnded: if none comes within `seconds`, or the worker ended, or it is not an answer.
+        """
+        end = time.monotonic() + seconds
+        while True:
+            left = end - time.monotonic()
+            ready, _, _ = select.select([self._control, self._status], [], [], max(0.0, left))
+            if self._control in ready:
+                try:
+                    message = self._reader.feed()
+                except wire.WireError as error:
+                    raise self._end(str(error)) from None
+                if message is not None:
+                    if message.get("nonce") != self._nonce:
+                        self.kill()
+                        raise WorkerEnded("garbage", "it sent a message that answers nothing")
+                    return message
+            elif self._status in ready:
+                raise self._end("")
+            elif left <= 0:
+                self.kill()
+                raise WorkerEnded("timeout", f"no answer within {seconds:g} s")
+
+    def ask(self, message: Mapping[str, Any], seconds: float, fds: Sequence[int] = ()) -> dict[str, Any]:
+        """`post` and `wait`."""
+        self.post(message, fds)
+        return self.wait(seconds)
+
+    def _end(self, detail: str) -> WorkerEnded:
+        """Find out how it ended; a worker that only closed its socket is killed."""
+        select.select([self._status], [], [], 0.5)
+        ended = self.kill()
+        if ended.get("signal") is not None and not ended.get("ours"):
+            name = signal.Signals(ended["signal"]).name if ended["signal"] in list(signal.Signals) else ended["signal"]
+            return WorkerEnded("exit", f"the process was ended by {name}")
+        if ended.get("code") is not None:
+            return WorkerEnded("exit", f"the process exited with code {ended['code']} before it answered")
+        return WorkerEnded("garbage", detail or "the process stopped answering")
+
+    def kill(self) -> dict[str, Any]:
+        """End the worker and everything it started, within a second.
+
+        Returns:
+            How it ended: ``code`` or ``signal`` (None where unknown), ``leftover`` (processes found at its end),
+            ``ours`` (whether this call killed it).
+        """
+        if self._ended is not None:
+            return self._ended
+        report = self._read_status(0.0)
+        ours = report is None
+        if report is None:
+            # the supervisor reaps and reports; only if it is gone or stuck do we take its place
+            processes.kill_descendants(self.pid, _KILL_S / 2)
+            report = self._read_status(_KILL_S / 2)
+        if report is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            report = {"code": None, "signal": None, "leftover": 0}
+        self._ended = {**report, "ours": ours}
+        os.close(self._status)
+        self._control.close()
+        self._drain.join(_KILL_S)
+        return self._ended
+
+    def _read_status(self, seconds: float) -> dict[str, Any] | None:
+        ready, _, _ = select.select([self._status], [], [], seconds)
+        if not ready:
+            return None
+        data = os.read(self._status, 4096)
+        return json.loads(data) if data else {"code": None, "signal": None, "leftover": 0}
+
+    def close(self, *, keep_folder: bool = False) -> None:
+        """End the worker; remove its folder unless a later worker goes on in it."""
+        if self._ended is None:
+            with contextlib.suppress(WorkerEnded):
+                self.post({"op": "quit"})
+                select.select([self._status], [], [], 0.2)
+            self.kill()
+        if not keep_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)

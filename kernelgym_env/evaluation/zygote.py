@@ -1,0 +1,171 @@
+"""The fork server: one process, started by exec, in which torch and the kernel languages are loaded once.
+
+It never touches CUDA and has one thread, so each fork is clean. Per job it forks a *supervisor*, which becomes the
+reaper of everything below it and forks the process that runs the source. When that process ends, the supervisor
+kills whatever it left behind and writes one line of truth, exit code or signal, to a pipe the candidate has no end of.
+
+    judge ── zygote ── supervisor (one a job) ── candidate ── whatever it starts
+
+Requests: ``{"op": "fork", "job": n, "folder": path, "environ": {...}}`` with three file descriptors (control socket,
+output pipe, status pipe). Replies: ``{"job": n, "pid": supervisor}``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from kernelgym_env.evaluation import processes, wire
+
+__all__ = ["main"]
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_PDEATHSIG = 1
+_SWEEP_S = 1.0
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def _preload(kind: str) -> dict[str, str]:
+    """Import what candidates need; returns versions by name, ``""`` for what is not there."""
+    import numpy
+    import torch
+    import torch.utils._python_dispatch
+    import torch.utils.cpp_extension
+
+    from kernelgym_env.evaluation import harness  # noqa: F401  (loaded before the fork)
+
+    versions = {"python": sys.version.split()[0], "torch": torch.__version__, "numpy": numpy.__version__}
+    for name in ("triton", "cupy") if kind == "cuda" else ("triton",):
+        try:
+            versions[name] = __import__(name).__version__
+        except ImportError:
+            versions[name] = ""
+    return versions
+
+
+def _candidate(control: socket.socket, output: int, folder: str, environ: dict[str, str]) -> None:
+    """Become the process that runs a source. Does not return."""
+    code = 0
+    try:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        keep = control.fileno()
+        os.closerange(3, keep)
+        os.closerange(keep + 1, 65_536)
+        os.environ.update(environ)
+        os.chdir(folder)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace")
+        sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
+        sys.argv = [""]
+        import tempfile
+
+        tempfile.tempdir = None
+        from kernelgym_env.evaluation import harness
+
+        harness.serve(control)
+        # a submission's `atexit` hooks and destructors get no say in how the process ends
+    except BaseException:
+        code = 70
+    os._exit(code)
+
+
+def _supervise(candidate: int, status_fd: int) -> None:
+    """Reap until the candidate has ended, kill what it left, say how it ended. Does not return."""
+    report: dict[str, Any] = {"code": None, "signal": None, "leftover": 0}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            break
+        if pid == candidate:
+            if os.WIFSIGNALED(status):
+                report["signal"] = os.WTERMSIG(status)
+            else:
+                report["code"] = os.WEXITSTATUS(status)
+            break
+    report["leftover"] = processes.kill_descendants(os.getpid(), _SWEEP_S)
+    with contextlib.suppress(OSError):
+        os.write(status_fd, json.dumps(report).encode())
+    os._exit(0)
+
+
+def _fork(request: dict[str, Any], fds: list[int], server: socket.socket) -> int:
+    """Fork a supervisor with its candidate; returns the supervisor's process id."""
+    control_fd, output_fd, status_fd = fds
+    pid = os.fork()
+    if pid:
+        for fd in fds:
+            os.close(fd)
+        return pid
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        os.setsid()
+        server.close()
+        control = socket.socket(fileno=control_fd)
+        candidate = os.fork()
+        if candidate == 0:
+            _candidate(control, output_fd, request["folder"], request["environ"])
+        control.detach()
+        os.close(control_fd)
+        os.close(output_fd)
+        _supervise(candidate, status_fd)
+    finally:
+        os._exit(71)
+
+
+def main() -> None:
+    """Serve the judge on the socket whose number and device kind are the two arguments."""
+    server = socket.socket(fileno=int(sys.argv[1]))
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    versions = _preload(sys.argv[2])
+    # the way this package was found is no business of a submission
+    sys.path[:] = [entry for entry in sys.path if entry not in ("", os.environ.get("KERNELGYM_IMPORT_ROOT"))]
+    os.environ.pop("KERNELGYM_IMPORT_ROOT", None)
+    os.environ.pop("PYTHONPATH", None)
+    wire.send(server, {"ready": os.getpid(), "versions": versions})
+    reader = wire.Reader(server, limit=64 * wire.MAX_FRAME)
+    selector = selectors.DefaultSelector()
+    selector.register(server, selectors.EVENT_READ)
+    supervisors: set[int] = set()
+    while True:
+        ready = selector.select(timeout=0.5)
+        with contextlib.suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                supervisors.discard(found[0])
+        # a child that is no supervisor lost its own one: nothing of a job may outlive it
+        for orphan in set(processes.children(os.getpid())) - supervisors:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(orphan, signal.SIGKILL)
+        if not ready:
+            continue
+        try:
+            request = reader.feed()
+        except wire.WireError:
+            processes.kill_descendants(os.getpid(), _SWEEP_S)
+            os._exit(0)
+        if request is not None:
+            fds, reader.fds = reader.fds[:3], reader.fds[3:]
+            pid = _fork(request, fds, server)
+            supervisors.add(pid)
+            wire.send(server, {"job": request["job"], "pid": pid, "at": time.time()})
+
+
+if __name__ == "__main__":
+    main()

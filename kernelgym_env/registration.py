@@ -1,0 +1,41 @@
+"""The environment ids: one per task, a generic one, and a fake one for tests.
+
+| id | task |
+|---|---|
+| ``KernelGym/<Name>-v0`` | one task of the core suite |
+| ``KernelBench/L<level>-<nnn>-v0`` | one task of KernelBench; its data is looked for when the environment is made |
+| ``KernelGym/Kernel-v0`` | ``task=…``, or drawn from the core suite at each reset |
+| ``KernelGym/Fake-v0`` | deterministic evaluations without processes |
+"""
+
+from __future__ import annotations
+
+from gymnasium.envs.registration import register, registry
+
+from kernelgym_env.tasks import task_ids
+
+__all__ = ["environment_ids", "register_environments"]
+
+_ENTRY = "kernelgym_env.env:KernelEnv"
+_GENERIC = "KernelGym/Kernel-v0"
+_FAKE = "KernelGym/Fake-v0"
+_FAKE_TASK = "KernelGym/ElementwiseChain"
+
+
+def environment_ids() -> list[str]:
+    """Every id of this package, generic ones first."""
+    return [_GENERIC, _FAKE, *(f"{task_id}-v0" for task_id in task_ids())]
+
+
+def register_environments() -> None:
+    """Register every id; ids that are registered already are left alone."""
+    for env_id in environment_ids():
+        if env_id in registry:
+            continue
+        kwargs: dict[str, object] = {}
+        if env_id == _FAKE:
+            kwargs = {"task": _FAKE_TASK, "pool": "fake"}
+        elif env_id != _GENERIC:
+            kwargs = {"task": env_id.removesuffix("-v0")}
+        # a measured time is never the same twice; the fake evaluator's is
+        register(env_id, entry_point=_ENTRY, kwargs=kwargs, nondeterministic=env_id != _FAKE)

@@ -1,0 +1,52 @@
+"""Judge one source without an environment."""
+
+from __future__ import annotations
+
+from kernelgym_env import pools
+from kernelgym_env.evaluation.result import Evaluation
+from kernelgym_env.evaluation.submission import Submission
+from kernelgym_env.prompts import extract_source
+from kernelgym_env.tasks import Task, load_task
+
+__all__ = ["score"]
+
+
+def score(
+    task: Task | str,
+    source: str,
+    *,
+    backend: str = "auto",
+    protocol: str = "strict",
+    device: str = "auto",
+    library_ops: str | None = None,
+    previous_best: float | None = None,
+    pool: str = "local",
+) -> Evaluation:
+    """Judge a submission and wait for the verdict.
+
+    Args:
+        task: a task, or anything `load_task` takes.
+        source: source of `ModelNew`, or a reply that holds it.
+        backend: see `Submission`.
+        protocol: name of a protocol.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.
+        library_ops: overrides the protocol's policy.
+        previous_best: best speedup so far, a re-test trigger.
+        pool: who evaluates.
+
+    Raises:
+        UnknownNameError: for an unknown name.
+
+    >>> score("KernelGym/ElementwiseChain", "# fake: speedup=2\\nclass ModelNew: ...", pool="fake").speedup
+    2.0
+    """
+    submission = Submission(
+        load_task(task) if isinstance(task, str) else task,
+        extract_source(source),
+        backend=backend,
+        protocol=protocol,
+        device=device,
+        library_ops=library_ops,
+        previous_best=previous_best,
+    )
+    return pools.get(pool).submit(submission).result()

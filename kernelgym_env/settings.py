@@ -1,0 +1,62 @@
+"""Every environment variable the package reads, in one place and at call time.
+
+| variable | meaning | default |
+|---|---|---|
+| ``KERNELGYM_CACHE_DIR`` | where caches live | ``$XDG_CACHE_HOME/kernelgym`` or ``~/.cache/kernelgym`` |
+| ``KERNELGYM_RUNTIME_DIR`` | scratch folders and device locks | ``kernelgym-<uid>`` in the temporary folder |
+| ``KERNELBENCH_DIR`` | a KernelBench checkout, its ``KernelBench`` folder, or a JSONL file of its tasks | none |
+| ``CUDA_VISIBLE_DEVICES`` | the devices that ``device="auto"`` may use | all |
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+__all__ = ["cache_dir", "kernelbench_dir", "runtime_dir", "visible_devices"]
+
+
+def cache_dir() -> Path:
+    """The folder for caches; not created here."""
+    if value := os.environ.get("KERNELGYM_CACHE_DIR"):
+        return Path(value).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "kernelgym"
+
+
+def runtime_dir() -> Path:
+    """The folder for scratch space and device locks, created for this user alone.
+
+    Raises:
+        PermissionError: if the folder exists and belongs to somebody else.
+    """
+    value = os.environ.get("KERNELGYM_RUNTIME_DIR")
+    path = Path(value).expanduser() if value else Path(tempfile.gettempdir()) / f"kernelgym-{os.getuid()}"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.stat().st_uid != os.getuid():
+        raise PermissionError(f"{path} belongs to another user; set KERNELGYM_RUNTIME_DIR to a folder of your own.")
+    return path
+
+
+def kernelbench_dir() -> Path | None:
+    """Where KernelBench's tasks lie, or None."""
+    value = os.environ.get("KERNELBENCH_DIR")
+    return Path(value).expanduser() if value else None
+
+
+def visible_devices() -> list[str] | None:
+    """The entries of ``CUDA_VISIBLE_DEVICES``, or None where it is not set.
+
+    As in CUDA, an empty value and an entry of ``-1`` mean that nothing from there on is visible.
+    """
+    value = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if value is None:
+        return None
+    entries: list[str] = []
+    for entry in value.split(","):
+        entry = entry.strip()
+        if entry in ("", "-1"):
+            break
+        entries.append(entry)
+    return entries

@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelgym_env.evaluation.statistics import bootstrap_median, pair_ratio, timing
+
+positive = st.floats(1e-3, 1e6)
+
+
+@given(st.lists(positive, min_size=1, max_size=40))
+def test_the_interval_holds_the_median_and_stays_within_the_data(values):
+    middle, low, high = bootstrap_median(values)
+    assert min(values) <= low <= middle * (1 + 1e-12)
+    assert middle * (1 - 1e-12) <= high <= max(values)
+
+
+@given(st.lists(positive, min_size=1, max_size=20), st.floats(0.1, 10))
+def test_a_constant_factor_is_found_exactly(times, factor):
+    blocks = [[value] for value in times]
+    faster = [[value / factor] for value in times]
+    speedup, low, high = pair_ratio(blocks, faster)
+    assert speedup == pytest.approx(factor)
+    assert low == pytest.approx(factor)
+    assert high == pytest.approx(factor)
+
+
+def test_slow_drift_cancels_in_pairs():
+    drift = np.linspace(1.0, 3.0, 21)
+    speedup, low, high = pair_ratio([[2.0 * d] for d in drift], [[1.0 * d] for d in drift])
+    assert (speedup, low, high) == (2.0, 2.0, 2.0)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    rng = np.random.default_rng(5)
+    hits = 0
+    for trial in range(200):
+        reference = [[float(v)] for v in 100 * rng.lognormal(0, 0.05, 15)]
+        candidate = [[float(v)] for v in 50 * rng.lognormal(0, 0.05, 15)]
+        _, low, high = pair_ratio(reference, candidate, seed=trial)
+        hits += low <= 2.0 <= high
+    assert hits >= 180
+
+
+@pytest.mark.parametrize("values", [[], [float("nan")], [1.0, float("inf")]])
+def test_values_that_have_no_median_are_refused(values):
+    with pytest.raises(ValueError, match="finite"):
+        bootstrap_median(values)
+
+
+@pytest.mark.parametrize(("one", "two"), [([], []), ([[1.0]], []), ([[1.0]], [[0.0]]), ([[]], [[1.0]])])
+def test_blocks_that_have_no_ratio_are_refused(one, two):
+    with pytest.raises(ValueError, match=r"pairs|ratio"):
+        pair_ratio(one, two)
+
+
+def test_timing_counts_calls_and_keeps_order():
+    result = timing([[1.0, 2.0, 3.0], [2.0], [5.0, 6.0]], "cuda_event")
+    assert result.n == 6
+    assert result.median_us == 2.5
+    assert result.low_us <= result.median_us <= result.high_us
+    assert result.clock == "cuda_event"
