@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -18,7 +18,7 @@ from kernelgym_env import devices, pools, rendering, rewards
 from kernelgym_env.episode import Episode, Turn, history_from
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.evaluation.feedback import at_level, check_level
-from kernelgym_env.evaluation.protocols import get_protocol
+from kernelgym_env.evaluation.protocols import Protocol, get_protocol
 from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.evaluation.submission import Submission, check_backend, check_device, check_library_ops
 from kernelgym_env.limits import MAX_FEEDBACK_CHARS, MAX_PROMPT_CHARS, MAX_SOURCE_CHARS, clip
@@ -58,7 +58,7 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         turns: the turn budget, 1 to `MAX_TURNS`.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.
         backend: ``auto``, ``triton``, ``cuda``, ``cupy`` or ``cpp``.
-        protocol: name of a protocol, see `kernelgym_env.evaluation.protocols`.
+        protocol: name of a protocol, see `kernelgym_env.evaluation.protocols`, or a `Protocol`.
         library_ops: overrides the protocol's policy: ``forbid``, ``gemm`` or ``allow``.
         pool: who evaluates: ``local`` or ``fake``.
         feedback: how much it says: ``status``, ``error`` or ``profile``.
@@ -70,7 +70,7 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         MissingDataError: for a task whose data is not on this machine.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "human", "rgb_array"], "render_fps": 1}
+    metadata = {"render_modes": ["ansi", "human", "rgb_array"], "render_fps": 1}
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         turns: int = 4,
         device: str = "auto",
         backend: str = "auto",
-        protocol: str = "strict",
+        protocol: str | Protocol = "strict",
         library_ops: str | None = None,
         pool: str = "local",
         feedback: str = "error",
@@ -91,7 +91,8 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         self.turns = int(turns)
         self.device = check_device(device)
         self.backend = check_backend(backend)
-        self.protocol = get_protocol(protocol).name
+        get_protocol(protocol)
+        self.protocol = protocol
         self.library_ops = check_library_ops(library_ops)
         self.pool = pools.check_key(pool)
         self.feedback = check_level(feedback)
@@ -115,7 +116,9 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
 
     # gymnasium's interface
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Start an episode.
 
         Args:
@@ -181,7 +184,7 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
             self._print()
         return self._observe(), turn.score, self._episode.ended and not fault, fault, self._info(evaluation, turn)
 
-    def render(self) -> str | np.ndarray | None:  # type: ignore[override]
+    def render(self) -> str | np.ndarray | None:
         """The episode so far: a text (``ansi``) or a picture (``rgb_array``, uint8 [height, width, 3]).
 
         In mode ``human`` each turn is printed as it happens and this returns None.

@@ -118,7 +118,9 @@ def history_from(entries: Iterable[Mapping[str, Any]]) -> tuple[Turn, ...]:
     turns = []
     for index, entry in enumerate(entries):
         if not isinstance(entry, Mapping) or set(entry) != {"action", "feedback"}:
-            raise InvalidOptionError(f"history[{index}] must be a dict with 'action' and 'feedback', got {entry!r:.200}.")
+            raise InvalidOptionError(
+                f"history[{index}] must be a dict with 'action' and 'feedback', got {entry!r:.200}."
+            )
         if not all(isinstance(entry[name], str) for name in entry):
             raise InvalidOptionError(f"history[{index}] must hold text, got {entry!r:.200}.")
         turns.append(Turn(clip(entry["action"], MAX_SOURCE_CHARS), clip(entry["feedback"], MAX_FEEDBACK_CHARS)))

@@ -47,8 +47,8 @@ def unknown_name(kind: str, value: object, allowed: Iterable[str]) -> UnknownNam
     Returns:
         The error, to be raised by the caller.
 
-    >>> str(unknown_name("device", "gpu", ["auto", "cpu", "cuda"]))
-    "Unknown device 'gpu'. Allowed: auto, cpu, cuda."
+    >>> str(unknown_name("device", "tpu:0", ["auto", "cpu", "cuda"]))
+    "Unknown device 'tpu:0'. Allowed: auto, cpu, cuda."
     >>> str(unknown_name("protocol", "stirct", ["strict"]))
     "Unknown protocol 'stirct'. Did you mean 'strict'? Allowed: strict."
     """

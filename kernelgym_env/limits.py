@@ -38,11 +38,11 @@ def clip(text: str, limit: int, *, head: float = 0.5) -> str:
         raise ValueError(f"clip needs limit >= 0 and 0 <= head <= 1, got limit={limit}, head={head}.")
     if len(text) <= limit:
         return text
-    mark = f" … [{len(text) - limit} characters cut] … "
-    kept = limit - len(mark)
-    if kept <= 0:
-        return text[:limit]
-    mark = f" … [{len(text) - kept} characters cut] … "
-    kept = max(0, limit - len(mark))
+    mark, kept = "", limit
+    while not mark or kept + len(mark) > limit:  # a longer mark leaves less room, which may add a digit to its count
+        kept = limit - len(mark)
+        if kept <= 0:
+            return text[:limit]
+        mark = f" … [{len(text) - kept} characters cut] … "
     front = round(kept * head)
     return text[:front] + mark + (text[len(text) - (kept - front) :] if kept > front else "")

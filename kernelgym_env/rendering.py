@@ -46,7 +46,9 @@ def table(episode: Episode, returns: list[float] | None = None) -> Table:
     for number, turn in enumerate(episode.played, 1):
         cells: list[Any] = [str(number), Text(turn.status or "stop", style=_COLOURS.get(turn.status, "red"))]
         measured = not math.isnan(turn.speedup)
-        cells += [f"{turn.speedup:.2f}x", f"{turn.speedup_low:.2f} – {turn.speedup_high:.2f}"] if measured else ["–", "–"]
+        cells += (
+            [f"{turn.speedup:.2f}x", f"{turn.speedup_low:.2f} – {turn.speedup_high:.2f}"] if measured else ["–", "–"]
+        )
         cells.append(f"{turn.score:.3f}")
         if returns is not None:
             cells.append(f"{returns[number - 1]:.3f}" if number <= len(returns) else "–")
@@ -84,7 +86,9 @@ def as_picture(episode: Episode) -> np.ndarray:
     except ImportError:
         from gymnasium.error import DependencyNotInstalled
 
-        raise DependencyNotInstalled("render_mode='rgb_array' needs Pillow: pip install 'kernelgym_env[render]'") from None
+        raise DependencyNotInstalled(
+            "render_mode='rgb_array' needs Pillow: pip install 'kernelgym_env[render]'"
+        ) from None
     font = ImageFont.load_default(size=13)
     width, height = 8 * _COLUMNS + 16, 18 * _PICTURE_LINES + 16
     image = Image.new("RGB", (width, height), (16, 18, 24))

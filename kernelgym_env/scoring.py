@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kernelgym_env import pools
+from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.result import Evaluation
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.prompts import extract_source
@@ -16,7 +17,7 @@ def score(
     source: str,
     *,
     backend: str = "auto",
-    protocol: str = "strict",
+    protocol: str | Protocol = "strict",
     device: str = "auto",
     library_ops: str | None = None,
     previous_best: float | None = None,
@@ -28,7 +29,7 @@ def score(
         task: a task, or anything `load_task` takes.
         source: source of `ModelNew`, or a reply that holds it.
         backend: see `Submission`.
-        protocol: name of a protocol.
+        protocol: name of a protocol, or a `Protocol`.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.
         library_ops: overrides the protocol's policy.
         previous_best: best speedup so far, a re-test trigger.

@@ -30,6 +30,8 @@ from gymnasium.vector.utils import (
 )
 from numpy.typing import NDArray
 
+from kernelgym_env.errors import InvalidOptionError
+
 __all__ = ["UnicodeText"]
 
 _SAMPLED_CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
@@ -49,8 +51,7 @@ class UnicodeText(Text):
         seed: seed of the samples.
 
     Raises:
-        TypeError: if a bound is not an integer.
-        ValueError: if `min_length` is negative or greater than `max_length`.
+        InvalidOptionError: unless both bounds are integers and 0 <= min_length <= max_length.
 
     >>> space = UnicodeText(10)
     >>> space
@@ -60,6 +61,12 @@ class UnicodeText(Text):
     """
 
     def __init__(self, max_length: int, *, min_length: int = 0, seed: int | np.random.Generator | None = None) -> None:
+        integers = all(isinstance(bound, int | np.integer) for bound in (min_length, max_length))
+        if not integers or not 0 <= min_length <= max_length:
+            raise InvalidOptionError(
+                "UnicodeText needs integers with 0 <= min_length <= max_length, "
+                f"got min_length={min_length!r}, max_length={max_length!r}."
+            )
         super().__init__(max_length, min_length=min_length, charset=_SAMPLED_CHARACTERS, seed=seed)
 
     def contains(self, x: Any) -> bool:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 from collections.abc import Mapping
@@ -19,6 +20,8 @@ from kernelgym_env.tasks.model import ENV_VERSION, Task
 from kernelgym_env.tasks.source import normalise, summary
 
 __all__ = ["load_task", "load_tasks"]
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(Task))
 
 
 def load_tasks(spec: str | Path | Task) -> list[Task]:
@@ -150,11 +153,9 @@ def _from_rows(path: Path) -> list[Task]:
 
 def _from_row(row: Mapping[str, Any], path: Path, fallback: str) -> Task:
     """The task of a row; `fallback` names one that has neither id nor name."""
+    if all(name in row for name in _FIELDS):
+        return Task.from_dict({name: row[name] for name in _FIELDS})  # as `Task.to_dict` writes it
     source = loader.row_source(row, f"{path}, {fallback}")
-    if "source" in row and "id" in row and "/" in str(row["id"]):
-        # A task as `Task.to_dict` writes it.
-        known = {key: row[key] for key in _FIELDS if row.get(key) is not None}
-        return Task.from_dict({"origin": str(path), **known})
     stated = row.get("id")
     problem = loader.row_problem(row)
     name = str(row.get("name") or "")
@@ -167,9 +168,6 @@ def _from_row(row: Mapping[str, Any], path: Path, fallback: str) -> Task:
         task_id = f"File/{_word(task_id)}"
     level = problem[0] if problem else row.get("level")
     return _described(task_id, ids.title(name), source, str(path), level if isinstance(level, int) else 0)
-
-
-_FIELDS = ("id", "source", "title", "description", "level", "tags", "sizes", "origin", "licence")
 
 
 def _described(task_id: str, title: str, source: str, origin: str, level: int = 0) -> Task:
@@ -187,7 +185,7 @@ def _selected(path: Path, task_id: str) -> Task:
     tasks = {task.id: task for task in _from_path(path)}
     bare = task_id.removesuffix(ENV_VERSION)
     if bare not in tasks:
-        raise unknown_name(f"task id in {path},", task_id, tasks)
+        raise unknown_name(f"task id in {path}:", task_id, tasks)
     return tasks[bare]
 
 

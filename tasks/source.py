@@ -122,7 +122,7 @@ def rewrite(source: str, values: Mapping[str, Number], *, where: str = "the sour
     spans: dict[tuple[int, int], Number] = {}
     for name, value in values.items():
         if name not in known:
-            raise InvalidOptionError(str(unknown_name(f"constant of {where},", name, known)))
+            raise InvalidOptionError(str(unknown_name(f"constant of {where}:", name, known)))
         constant = known[name]
         number = _checked(name, value, constant.value, where)
         span = constant.start, constant.end
@@ -255,8 +255,9 @@ def _folded(node: ast.expr) -> Number | None:
 
 
 def _first_line(tree: ast.Module) -> str:
-    models = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model"]
-    for node in (*models, tree):
+    holders: list[ast.ClassDef | ast.Module] = [tree]
+    holders[:0] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model"]
+    for node in holders:
         lines = (ast.get_docstring(node) or "").strip().splitlines()
         if lines:
             return lines[0].strip()

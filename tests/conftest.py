@@ -8,12 +8,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from kernelgym_env.pools.local import LocalPool
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -59,3 +63,13 @@ def shared_data() -> Callable[[str], Path]:
         pytest.skip(f"shared/data/{name} is not on this machine")
 
     return find
+
+
+@pytest.fixture(scope="session")
+def local_pool() -> Iterator[LocalPool]:
+    """One pool on this machine's CPU for all tests of a process: starting a judge takes seconds."""
+    from kernelgym_env.pools.local import LocalPool
+
+    pool = LocalPool(threads=1)
+    yield pool
+    pool.close()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import time
 from typing import Any
 
@@ -25,6 +26,7 @@ from gymnasium.vector.utils import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.limits import MAX_SOURCE_CHARS
 from kernelgym_env.spaces import UnicodeText
 
@@ -72,18 +74,14 @@ def test_membership_is_quick() -> None:
     assert time.perf_counter() - start < 0.1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ({"max_length": 2, "min_length": 3}, ValueError),
-        ({"max_length": 2, "min_length": -1}, ValueError),
-        ({"max_length": 2.0}, TypeError),
-        ({"max_length": "2"}, TypeError),
-    ],
-)
-def test_bad_bounds_raise(arguments: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        UnicodeText(**arguments)
+@pytest.mark.parametrize(("low", "high"), [(3, 2), (-1, 2), (0, -1), (0, 2.0), (0, "2"), (None, 2)])
+def test_bad_bounds_raise(low: Any, high: Any) -> None:
+    with pytest.raises(InvalidOptionError, match=re.escape(f"min_length={low!r}, max_length={high!r}")):
+        UnicodeText(high, min_length=low)
+
+
+def test_bounds_may_be_integers_of_numpy() -> None:
+    assert UnicodeText(np.int64(4), min_length=np.int32(1)) == UnicodeText(4, min_length=1)
 
 
 # --- samples

@@ -92,7 +92,7 @@ softmax_kernel(const float* __restrict__ x, float* __restrict__ y, int n_columns
 }
 """
 
-softmax_kernel = cupy.RawKernel(SOURCE, "softmax_kernel", options=("-std=c++17",))
+softmax_kernel = cupy.RawKernel(SOURCE, "softmax_kernel")
 
 
 class ModelNew(nn.Module):

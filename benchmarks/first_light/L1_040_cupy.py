@@ -112,7 +112,7 @@ normalize_kernel(const float4* __restrict__ x, const float4* __restrict__ weight
 }
 """
 
-module = cupy.RawModule(code=SOURCE, options=("-std=c++17",))
+module = cupy.RawModule(code=SOURCE)
 chunk_stats_kernel = module.get_function("chunk_stats_kernel")
 row_stats_kernel = module.get_function("row_stats_kernel")
 normalize_kernel = module.get_function("normalize_kernel")

@@ -35,7 +35,7 @@ gelu_kernel(const float4* __restrict__ x, float4* __restrict__ y, long long n4) 
 }
 """
 
-gelu_kernel = cupy.RawKernel(SOURCE, "gelu_kernel", options=("-std=c++17",))
+gelu_kernel = cupy.RawKernel(SOURCE, "gelu_kernel")
 
 
 class ModelNew(nn.Module):

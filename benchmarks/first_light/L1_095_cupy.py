@@ -114,7 +114,7 @@ mean_kernel(const float* __restrict__ losses, const long long* __restrict__ targ
 }
 """
 
-module = cupy.RawModule(code=SOURCE, options=("-std=c++17",))
+module = cupy.RawModule(code=SOURCE)
 row_loss_kernel = module.get_function("row_loss_kernel")
 mean_kernel = module.get_function("mean_kernel")
 

@@ -106,7 +106,7 @@ conv_kernel(const float* __restrict__ x, const float* __restrict__ weight, const
 }
 """
 
-conv_kernel = cupy.RawKernel(SOURCE, "conv_kernel", options=("-std=c++17",))
+conv_kernel = cupy.RawKernel(SOURCE, "conv_kernel")
 
 
 class ModelNew(nn.Module):

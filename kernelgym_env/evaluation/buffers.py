@@ -167,7 +167,7 @@ def span(shape: list[int] | torch.Size, stride: list[int] | tuple[int, ...]) -> 
     """
     if any(extent == 0 for extent in shape):
         return 0
-    return 1 + sum((extent - 1) * step for extent, step in zip(shape, stride))
+    return 1 + sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
 
 
 def describe(value: Any, *, dense: bool) -> tuple[dict[str, Any], int]:
@@ -232,7 +232,7 @@ def build(tree: dict[str, Any], tensor: Callable[[dict[str, Any]], Any]) -> Any:
         return tree["value"]
     items = [build(item, tensor) for item in tree["items"]]
     if kind == "dict":
-        return dict(zip(tree["keys"], items))
+        return dict(zip(tree["keys"], items, strict=True))
     return tuple(items) if kind == "tuple" else items
 
 
@@ -241,7 +241,7 @@ def leaves(tree: dict[str, Any], path: str = "output") -> list[tuple[str, dict[s
     if tree["t"] in ("tensor", "value"):
         return [(path, tree)]
     names = tree["keys"] if tree["t"] == "dict" else range(len(tree["items"]))
-    return [leaf for name, item in zip(names, tree["items"]) for leaf in leaves(item, f"{path}[{name!r}]")]
+    return [leaf for name, item in zip(names, tree["items"], strict=True) for leaf in leaves(item, f"{path}[{name!r}]")]
 
 
 def is_description(tree: Any, depth: int = 0) -> bool:

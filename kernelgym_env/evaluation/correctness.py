@@ -53,7 +53,7 @@ class Expected:
             return cls(path, reference, None, 0.0, 0.0)
         exact = reference if oracle is None else oracle.detach().contiguous()
         error, square, count = 0.0, 0.0, 0
-        for ref, good in zip(_chunks(reference), _chunks(exact)):
+        for ref, good in zip(_chunks(reference), _chunks(exact), strict=True):
             good = _wide(good)
             finite = torch.isfinite(good) & torch.isfinite(_wide(ref))
             if oracle is not None:
@@ -105,7 +105,7 @@ def compare(output: torch.Tensor, expected: Expected, protocol: Protocol) -> Ver
     floor = (protocol.error_floor_half if eps > _HALF_EPS else protocol.error_floor) * eps
     exact = reference if expected.oracle is None else expected.oracle
     worst, wrong, relative, special = 0.0, 0, 0.0, 0
-    for got, ref, good in zip(_chunks(output), _chunks(reference), _chunks(exact)):
+    for got, ref, good in zip(_chunks(output), _chunks(reference), _chunks(exact), strict=True):
         got, ref, good = _wide(got), _wide(ref), _wide(good)
         finite = torch.isfinite(ref)
         same_special = finite | (ref == got) | (torch.isnan(ref) & torch.isnan(got))
@@ -121,7 +121,9 @@ def compare(output: torch.Tensor, expected: Expected, protocol: Protocol) -> Ver
         relative = max(relative, float(error.max()) / (expected.rms or 1.0))
     if special:
         share = special / reference.numel()
-        message = f"{expected.path}: NaN or infinity in {share:.2%} of the elements where the reference has another value."
+        message = (
+            f"{expected.path}: NaN or infinity in {share:.2%} of the elements where the reference has another value."
+        )
         return Verdict(False, float("inf"), message)
     if worst <= 1:
         return Verdict(True, worst)
@@ -135,7 +137,7 @@ def compare(output: torch.Tensor, expected: Expected, protocol: Protocol) -> Ver
 
 def compare_all(outputs: list[torch.Tensor], expected: list[Expected], protocol: Protocol) -> Verdict:
     """Compare every output; the first wrong one's message, the greatest ratio of all."""
-    verdicts = [compare(output, wanted, protocol) for output, wanted in zip(outputs, expected)]
+    verdicts = [compare(output, wanted, protocol) for output, wanted in zip(outputs, expected, strict=True)]
     ratio = max((verdict.ratio for verdict in verdicts), default=0.0)
     message = next((verdict.message for verdict in verdicts if not verdict.ok), "")
     return Verdict(not message, ratio, message)

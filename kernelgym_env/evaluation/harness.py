@@ -1,10 +1,10 @@
-"""The candidate's side: runs one source on inputs that the judge owns and copies what it returns into the judge's memory.
+"""The candidate's side: runs one source on the judge's inputs and copies what it returns into the judge's memory.
 
 It runs in a process forked for this one source, beside code that nobody trusts. So it decides nothing: it executes
 commands, measures what it is told to, and reports; the judge believes only what lies in its own buffers and what its
 own clock bounds. The trusted reference runs through this same file, in a like process.
 
-Commands (JSON, see `wire`): ``load``, ``buffer``, ``inputs``, ``call``, ``time``, ``quit``.
+Commands (JSON, see `wire`): ``load``, ``buffer``, ``inputs``, ``call``, ``time``.
 """
 
 from __future__ import annotations
@@ -117,8 +117,6 @@ class _Harness:
     def run(self) -> None:
         while True:
             command = wire.recv(self.reader)
-            if command["op"] == "quit":
-                return
             try:
                 reply = getattr(self, f"do_{command['op']}")(command)
             except wire.WireError:
@@ -134,6 +132,8 @@ class _Harness:
         self.device = command["device"]
         if command["threads"]:
             torch.set_num_threads(command["threads"])
+        torch.backends.cuda.matmul.allow_tf32 = command["tf32"]
+        torch.backends.cudnn.allow_tf32 = command["tf32"]
         self._seed(command["seed"])
         spec = importlib.util.spec_from_file_location(_MODULE, command["path"])
         assert spec is not None and spec.loader is not None
@@ -218,14 +218,14 @@ class _Harness:
         wanted, found = leaves(expected), leaves(got)
         same = [path for path, _ in wanted] == [path for path, _ in found] and all(
             a["t"] == b["t"] and (a["t"] == "value" or (a["dtype"], a["shape"]) == (b["dtype"], b["shape"]))
-            for (_, a), (_, b) in zip(wanted, found)
+            for (_, a), (_, b) in zip(wanted, found, strict=True)
         )
         if same:
             flat: list[torch.Tensor] = []
             _collect(result, flat)
             targets = [self.buffers["out"].tensor(leaf) for _, leaf in wanted if leaf["t"] == "tensor"]
             with torch.no_grad():
-                for target, source in zip(targets, flat):
+                for target, source in zip(targets, flat, strict=True):
                     target.copy_(source)
         self._sync()
         return {"ok": True, "tree": got}
@@ -257,7 +257,7 @@ def _collect(node: Any, out: list[torch.Tensor]) -> None:
 
 
 def serve(sock: socket.socket) -> None:
-    """Run commands from the judge until it says quit or goes away."""
+    """Run commands from the judge until it goes away."""
     try:
         _Harness(sock).run()
     except (wire.WireError, OSError):

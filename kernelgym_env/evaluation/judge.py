@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import queue
-import select
 import socket
 import threading
 import traceback
@@ -32,7 +31,7 @@ def _read(reader: wire.Reader, requests: queue.Queue[dict[str, Any]], session: l
     try:
         # a forked child of the client may hold its end of the socket open, so its death is looked for as well
         while os.getppid() == parent:
-            if select.select([reader.sock], [], [], _POLL_S)[0] and (request := reader.feed()) is not None:
+            if wire.readable(_POLL_S, reader.sock.fileno()) and (request := reader.feed()) is not None:
                 requests.put(request)
         raise wire.WireError("the client died")
     except wire.WireError:

@@ -45,21 +45,29 @@ class Outcome(Exception):
 
 
 class Stages:
-    """Wall seconds by stage, and which one is running."""
+    """Wall seconds by stage, and which one is running. A stage inside another one takes its time out of it."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.current = "format"
+        self._inner = [0.0]
 
     @contextmanager
     def time(self, stage: str) -> Iterator[None]:
         """Add the block's wall time to `stage`."""
-        self.current = stage
+        outer, self.current = self.current, stage
+        self._inner.append(0.0)
         start = time.perf_counter()
         try:
             yield
+        except BaseException:
+            outer = stage  # an error is told with the stage it came from
+            raise
         finally:
-            self.add(stage, time.perf_counter() - start)
+            elapsed = time.perf_counter() - start
+            self.add(stage, elapsed - self._inner.pop())
+            self._inner[-1] += elapsed
+            self.current = outer
 
     def add(self, stage: str, seconds: float) -> None:
         """Add seconds to a stage."""
@@ -157,9 +165,7 @@ class Judging:
         self.workers.append(worker)
         return worker
 
-    def _load(
-        self, folder: Path, source: str, entry: str, weight_seed: int, init: list[Any] | None
-    ) -> dict[str, Any]:
+    def _load(self, folder: Path, source: str, entry: str, weight_seed: int, init: list[Any] | None) -> dict[str, Any]:
         path = folder / f"{'submission' if entry == ENTRY else 'reference'}.py"
         path.write_text(source, encoding="utf-8")
         for name, text in (self.submission.files or {}).items() if entry == ENTRY else ():
@@ -176,12 +182,15 @@ class Judging:
             "device": self.device,
             "threads": self.threads,
             "train_mode": self.protocol.train_mode,
+            "tf32": self.protocol.tf32,
         }
 
     def _refuse_failed_builds(self, answer: dict[str, Any]) -> None:
         if answer.get("builds_failed"):
             failed = answer["builds_failed"]
-            raise Outcome(Status.COMPILE_ERROR, "\n".join(map(str, failed)) if isinstance(failed, list) else str(failed))
+            raise Outcome(
+                Status.COMPILE_ERROR, "\n".join(map(str, failed)) if isinstance(failed, list) else str(failed)
+            )
 
     def _raise_error(self, answer: dict[str, Any]) -> None:
         error = answer["error"] if isinstance(answer["error"], dict) else {}
@@ -201,9 +210,13 @@ class Judging:
             message, fds = buffer.share()
             self._command(worker, {"op": "buffer", "name": name, **message}, self.protocol.deadlines.import_s, fds)
 
+    def _views(self, case: Case) -> list[Any]:
+        """The judge's own alias of what a worker gets as arguments."""
+        return build(case.tree, self.buffers["in"].tensor)
+
     def _present(self, worker: Worker, case: Case, reference: Reference) -> None:
         """Write a case's inputs; a worker keeps its argument objects unless their structure changes."""
-        reference.deliver(case, build(case.tree, self.buffers["in"].tensor))
+        reference.deliver(case, self._views(case))
         reference.synchronize()
         if self._shown.get(worker.pid) != case.tree:
             self._command(worker, {"op": "inputs", "tree": case.tree}, self.protocol.deadlines.import_s)
@@ -234,6 +247,8 @@ class Judging:
                     deadlines.run_s if turn else deadlines.first_call_s,
                 )
                 calls.append(time.perf_counter() - start)
+                if not reference.mutates and not reference.untouched(case, self._views(case)):
+                    raise Outcome(Status.WRONG, "ModelNew changed its input tensors; Model leaves them as they are.")
                 # only now: while the candidate ran, no expected value existed
                 reference.expect(case)
                 verdict = self._compare(answer, case, reference)
@@ -255,7 +270,9 @@ class Judging:
         if [_shape_of(leaf) for leaf in wanted] != [_shape_of(leaf) for leaf in found]:
             message = f"Expected {_structure(wanted)}, got {_structure(found)}."
             return Verdict(False, math.inf, message)
-        for (path, value), got in zip(case.values, [leaf["value"] for _, leaf in found if leaf["t"] == "value"]):
+        for (path, value), got in zip(
+            case.values, [leaf["value"] for _, leaf in found if leaf["t"] == "value"], strict=True
+        ):
             if not _same_value(value, got):
                 return Verdict(False, math.inf, f"{path}: the value differs from the reference's.")
         outputs = [self.buffers["out"].tensor(leaf) for _, leaf in wanted if leaf["t"] == "tensor"]
@@ -294,8 +311,6 @@ class Judging:
 
         def check(answer: dict[str, Any]) -> None:
             self._no_error(answer)
-            if single:
-                return
             verdict = self._compare(answer, cases[delivered], reference)
             if not verdict.ok:
                 raise Outcome(Status.WRONG, f"In a timed call: {verdict.message}")
@@ -334,7 +349,9 @@ class Judging:
             self._raise_error(answer)
 
     def close(self) -> None:
-        """End both processes and free the shared memory."""
+        """End all processes and free the shared memory."""
+        for worker in self.workers:
+            worker.stop()
         for worker in self.workers:
             worker.close()
         for buffer in self.buffers.values():

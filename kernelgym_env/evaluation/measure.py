@@ -71,7 +71,13 @@ class Measured:
 
 
 def measure(
-    candidate: Side, reference: Side, deliver: Callable[[int], None], protocol: Protocol, rng: random.Random, *, single: bool
+    candidate: Side,
+    reference: Side,
+    deliver: Callable[[int], None],
+    protocol: Protocol,
+    rng: random.Random,
+    *,
+    single: bool,
 ) -> Measured:
     """Time both sides.
 

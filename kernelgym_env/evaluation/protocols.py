@@ -22,6 +22,8 @@ __all__ = ["LIBRARY_OPS", "Deadlines", "Protocol", "get_protocol", "protocol_nam
 LIBRARY_OPS = ("forbid", "gemm", "allow")
 """What a submission may take from libraries: nothing, matrix products and convolutions, or anything."""
 
+_LONGEST_S = 1_000_000
+
 
 @dataclass(frozen=True)
 class Deadlines:
@@ -41,8 +43,10 @@ class Deadlines:
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
-            if not value > 0:
-                raise InvalidOptionError(f"Deadline {name} must be positive, got {value!r}.")
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LONGEST_S:
+                raise InvalidOptionError(
+                    f"Deadline {name} must be a number of seconds above 0 and at most {_LONGEST_S:,}, got {value!r}."
+                )
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class Protocol:
         error_floor_half: the same for half-precision outputs, whose rounding step is itself large.
         library_ops: default policy, see `LIBRARY_OPS`.
         train_mode: None leaves the model as its constructor did (KernelBench), True or False sets the mode.
+        tf32: whether PyTorch may use TF32 for float32 products and convolutions, in the reference and at the start of a
+            submission; False is float32 in full.
         warmup: untimed calls of each side before timing.
         min_blocks: least number of candidate/reference block pairs.
         max_blocks: greatest number of block pairs.
@@ -78,6 +84,7 @@ class Protocol:
     error_floor_half: float = 4.0
     library_ops: str = "forbid"
     train_mode: bool | None = None
+    tf32: bool = False
     warmup: int = 3
     min_blocks: int = 10
     max_blocks: int = 60
@@ -125,7 +132,9 @@ class Protocol:
 _PROTOCOLS = {
     protocol.name: protocol
     for protocol in (
-        Protocol("strict", "Fresh secret inputs, errors against a float64 oracle, own kernels only, interleaved timing."),
+        Protocol(
+            "strict", "Fresh secret inputs, errors against a float64 oracle, own kernels only, interleaved timing."
+        ),
     )
 }
 
@@ -135,15 +144,19 @@ def protocol_names() -> list[str]:
     return sorted(_PROTOCOLS)
 
 
-def get_protocol(name: str) -> Protocol:
-    """Look a protocol up.
+def get_protocol(name: str | Protocol) -> Protocol:
+    """Look a protocol up; one that is given as such is returned.
 
     Raises:
         UnknownNameError: if there is none of that name.
 
     >>> get_protocol("strict").library_ops
     'forbid'
+    >>> get_protocol(get_protocol("strict").replace(trials=1)).trials
+    1
     """
+    if isinstance(name, Protocol):
+        return name
     try:
         return _PROTOCOLS[name]
     except (KeyError, TypeError):

@@ -149,7 +149,7 @@ class Reference:
         except TreeError as error:
             raise TaskError(f"the reference returns {error}") from error
         second = self.run(clone(inputs))
-        for (path, leaf), one, two in zip(leaves(self.out_tree), flat(first), flat(second)):
+        for (path, leaf), one, two in zip(leaves(self.out_tree), flat(first), flat(second), strict=True):
             if leaf["t"] == "tensor" and not torch.allclose(one, two, rtol=1e-3, atol=1e-5, equal_nan=True):
                 raise TaskError(f"the reference is not deterministic: {path} differs between two equal calls")
 
@@ -176,7 +176,7 @@ class Reference:
         exact_flat = flat(exact) if exact is not None else [None] * len(places)
         if len(exact_flat) != len(places):
             exact_flat = [None] * len(places)
-        for (path, leaf), value, good in zip(places, flat(result), exact_flat):
+        for (path, leaf), value, good in zip(places, flat(result), exact_flat, strict=True):
             if leaf["t"] == "tensor":
                 fits = isinstance(good, torch.Tensor) and good.shape == value.shape and good.dtype == torch.float64
                 case.expected.append(Expected.of(path, value, good if fits else None))
@@ -190,9 +190,18 @@ class Reference:
 
     def deliver(self, case: Case, views: list[Any]) -> None:
         """Write a case's inputs into the shared buffer's views."""
-        for source, target in zip(flat(case.inputs), flat(views)):
+        for source, target in zip(flat(case.inputs), flat(views), strict=True):
             if isinstance(source, torch.Tensor):
                 _storage_line(target).copy_(_storage_line(source))
+
+    def untouched(self, case: Case, views: list[Any]) -> bool:
+        """Whether the shared buffer's views still hold the case's inputs, bit for bit."""
+        pairs = zip(flat(case.inputs), flat(views), strict=True)
+        return all(
+            torch.equal(_storage_line(a).view(torch.uint8), _storage_line(b).view(torch.uint8))
+            for a, b in pairs
+            if isinstance(a, torch.Tensor) and a.numel()
+        )
 
 
 @contextmanager
@@ -214,7 +223,7 @@ def flat(value: Any) -> list[Any]:
             found.append(node)
         else:
             items = dict.values(node) if shape["t"] == "dict" else node
-            for item, below in zip(items, shape["items"]):
+            for item, below in zip(items, shape["items"], strict=True):
                 walk(item, below)
 
     walk(value, tree)
@@ -239,7 +248,7 @@ def _storage_line(tensor: torch.Tensor) -> torch.Tensor:
     """The elements a strided tensor reaches over, as one flat view; overlapping elements come once."""
     if not tensor.numel():
         return tensor.reshape(-1)
-    count = 1 + sum((extent - 1) * step for extent, step in zip(tensor.shape, tensor.stride()))
+    count = 1 + sum((extent - 1) * step for extent, step in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.detach().as_strided((count,), (1,))
 
 
@@ -264,5 +273,5 @@ def _to(value: Any, device: torch.device, dtype: torch.dtype | None = None) -> A
 def _same(one: list[Any], two: list[Any]) -> bool:
     return all(
         torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) if isinstance(a, torch.Tensor) else a == b
-        for a, b in zip(flat(one), flat(two))
+        for a, b in zip(flat(one), flat(two), strict=True)
     )

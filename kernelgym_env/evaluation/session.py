@@ -41,7 +41,7 @@ class Session:
         self.name = name
         self.threads = threads
         self.kind = "cpu" if device == "cpu" else "cuda"
-        self._probed: dict[tuple[str, str], tuple[dict[str, Any], int, bool]] = {}
+        self._probed: dict[tuple[str, bool | None], tuple[dict[str, Any], int, bool]] = {}
         interpreter = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""} if self.kind == "cpu" else {}
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         self.zygote = Zygote(self.kind, interpreter or ({"CUDA_VISIBLE_DEVICES": visible} if visible else {}))
@@ -141,9 +141,11 @@ class Session:
         weights, order, probe, first, second = (
             derive_seed(secret, task.hash, number, part) for part in ("weights", "order", "probe", "a", "b")
         )
+        torch.backends.cuda.matmul.allow_tf32 = protocol.tf32
+        torch.backends.cudnn.allow_tf32 = protocol.tf32
         with stages.time("start"):
             reference = Reference(task, self.device, weights, protocol)
-            judging.launch(weights, reference.init)
+            candidate = judging.launch(weights, reference.init)
             # while the candidate imports (or compiles), the judge prepares its own side
             self._probe(reference, probe)
             cases = [reference.case(seed) for seed in ((first, second) if protocol.trials > 1 else (first,))]
@@ -152,7 +154,7 @@ class Session:
             judging.started()
         with stages.time("start"):
             twin = judging.twin(task.source, weights, reference.init) if measured else None
-            judging.attach(judging.candidate)
+            judging.attach(candidate)
         judging.check(cases, reference)
         if twin is None:
             return "Triton ran in its interpreter on the CPU: checked for correctness, not timed."
@@ -160,7 +162,7 @@ class Session:
         return ""
 
     def _probe(self, reference: Reference, seed: int) -> None:
-        key = (reference.task.hash, reference.protocol.name)
+        key = (reference.task.hash, reference.protocol.train_mode)
         if key not in self._probed:
             reference.probe(seed)
             if len(self._probed) >= _KNOWN_TASKS:
@@ -175,4 +177,3 @@ def _cpu_name() -> str:
             return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.machine()
-

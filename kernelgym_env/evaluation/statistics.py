@@ -72,7 +72,7 @@ def pair_ratio(
     if len(reference) != len(candidate) or not reference:
         raise ValueError(f"Block pairs needed, got {len(reference)} and {len(candidate)} blocks.")
     ratios = []
-    for ref, cand in zip(reference, candidate):
+    for ref, cand in zip(reference, candidate, strict=True):
         if not len(ref) or not len(cand) or not np.median(cand) > 0:
             raise ValueError("A block without a positive time has no ratio.")
         ratios.append(float(np.median(ref) / np.median(cand)))

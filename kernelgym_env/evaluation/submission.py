@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelgym_env.errors import InvalidOptionError, unknown_name
-from kernelgym_env.evaluation.protocols import LIBRARY_OPS, get_protocol
+from kernelgym_env.evaluation.protocols import LIBRARY_OPS, Protocol, get_protocol
 from kernelgym_env.tasks.model import Task
 
 __all__ = ["BACKENDS", "Submission", "check_backend", "check_device", "check_library_ops"]
@@ -17,7 +17,7 @@ __all__ = ["BACKENDS", "Submission", "check_backend", "check_device", "check_lib
 BACKENDS = ("auto", "triton", "cuda", "cupy", "cpp")
 """``auto`` reads the backend off the source."""
 
-_DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?|fake")
+_DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 
 
 def check_backend(backend: str) -> str:
@@ -50,7 +50,7 @@ class Submission:
         source: the source of `ModelNew` (bare, not a chat reply).
         files: further files by relative name, put beside the source; none for most submissions.
         backend: one of `BACKENDS`.
-        protocol: name of a protocol.
+        protocol: name of a protocol, or a `Protocol` with constants of its own.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.
         library_ops: overrides the protocol's policy; ``forbid``, ``gemm`` or ``allow``.
         previous_best: best speedup so far on the task, a re-test trigger.
@@ -64,7 +64,7 @@ class Submission:
     source: str = ""
     files: Mapping[str, str] | None = None
     backend: str = "auto"
-    protocol: str = "strict"
+    protocol: str | Protocol = "strict"
     device: str = "auto"
     library_ops: str | None = None
     previous_best: float | None = None
@@ -79,7 +79,9 @@ class Submission:
         for name in self.files or {}:
             parts = name.split("/")
             if not name or name.startswith("/") or "\\" in name or any(part in ("", ".", "..") for part in parts):
-                raise InvalidOptionError(f"Submission file name {name!r} must be a relative path inside the submission.")
+                raise InvalidOptionError(
+                    f"Submission file name {name!r} must be a relative path inside the submission."
+                )
 
     @property
     def source_hash(self) -> str:
@@ -97,7 +99,7 @@ class Submission:
             "source": self.source,
             "files": dict(self.files or {}),
             "backend": self.backend,
-            "protocol": self.protocol,
+            "protocol": self.protocol.to_dict() if isinstance(self.protocol, Protocol) else self.protocol,
             "device": self.device,
             "library_ops": self.library_ops,
             "previous_best": self.previous_best,
@@ -106,4 +108,7 @@ class Submission:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Submission:
         """The inverse of `to_dict`."""
-        return cls(**{**data, "task": Task.from_dict(data["task"])})
+        protocol = data.get("protocol", "strict")
+        if isinstance(protocol, Mapping):
+            protocol = Protocol.from_dict(protocol)
+        return cls(**{**data, "task": Task.from_dict(data["task"]), "protocol": protocol})

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import array
 import json
+import select
 import socket
 import struct
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["MAX_FRAME", "Reader", "WireError", "recv", "send"]
+__all__ = ["MAX_FRAME", "Reader", "WireError", "readable", "recv", "send"]
 
 MAX_FRAME = 1 << 20
 """Greatest accepted frame from an untrusted peer, in bytes."""
@@ -94,6 +95,17 @@ class Reader:
         if not isinstance(message, dict):
             raise WireError("not a JSON object")
         return message
+
+
+def readable(seconds: float, *fds: int) -> set[int]:
+    """Which of the descriptors can be read or have ended, waiting at most `seconds` (negative counts as 0).
+
+    Unlike `select.select` it takes descriptors above 1023, which a trainer may well hold.
+    """
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return {fd for fd, _ in poll.poll(max(0.0, seconds) * 1000)}
 
 
 def recv(reader: Reader) -> dict[str, Any]:

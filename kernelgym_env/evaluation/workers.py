@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -57,9 +57,9 @@ class WorkerEnded(Exception):
 
 def _scrubbed() -> dict[str, str]:
     """The environment a candidate may see: no tokens, no home."""
-    return {
-        name: value for name, value in os.environ.items() if name in _PASSED or name.startswith(_PASSED_PREFIXES)
-    }
+    kept = {name: value for name, value in os.environ.items() if name in _PASSED or name.startswith(_PASSED_PREFIXES)}
+    # the interpreter's own scripts last: torch calls `ninja` by name, also where the environment is not activated
+    return {**kept, "PATH": os.pathsep.join([kept.get("PATH", os.defpath), sysconfig.get_path("scripts")])}
 
 
 class Zygote:
@@ -81,7 +81,13 @@ class Zygote:
         root = str(Path(__file__).resolve().parents[2])
         self._log = open(self.folder / "zygote.log", "wb+")  # noqa: SIM115  (closed in `close`)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "from kernelgym_env.evaluation.zygote import main; main()", str(theirs.fileno()), kind],
+            [
+                sys.executable,
+                "-c",
+                "from kernelgym_env.evaluation.zygote import main; main()",
+                str(theirs.fileno()),
+                kind,
+            ],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
@@ -151,8 +157,7 @@ class Zygote:
     def _answer(self, seconds: float) -> dict[str, Any]:
         end = time.monotonic() + seconds
         while True:
-            ready, _, _ = select.select([self._sock], [], [], max(0.0, end - time.monotonic()))
-            if not ready:
+            if not wire.readable(end - time.monotonic(), self._sock.fileno()):
                 raise ZygoteError(f"the fork server did not answer within {seconds:.0f} s{self._tail()}")
             try:
                 message = self._reader.feed()
@@ -258,8 +263,8 @@ class Worker:
         end = time.monotonic() + seconds
         while True:
             left = end - time.monotonic()
-            ready, _, _ = select.select([self._control, self._status], [], [], max(0.0, left))
-            if self._control in ready:
+            ready = wire.readable(left, self._control.fileno(), self._status)
+            if self._control.fileno() in ready:
                 try:
                     message = self._reader.feed()
                 except wire.WireError as error:
@@ -282,7 +287,7 @@ class Worker:
 
     def _end(self, detail: str) -> WorkerEnded:
         """Find out how it ended; a worker that only closed its socket is killed."""
-        select.select([self._status], [], [], 0.5)
+        wire.readable(0.5, self._status)
         ended = self.kill()
         if ended.get("signal") is not None and not ended.get("ours"):
             name = signal.Signals(ended["signal"]).name if ended["signal"] in list(signal.Signals) else ended["signal"]
@@ -304,8 +309,8 @@ class Worker:
         ours = report is None
         if report is None:
             # the supervisor reaps and reports; only if it is gone or stuck do we take its place
-            processes.kill_descendants(self.pid, _KILL_S / 2)
-            report = self._read_status(_KILL_S / 2)
+            self.stop()
+            report = self._read_status(_KILL_S)
         if report is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
@@ -317,18 +322,20 @@ class Worker:
         return self._ended
 
     def _read_status(self, seconds: float) -> dict[str, Any] | None:
-        ready, _, _ = select.select([self._status], [], [], seconds)
-        if not ready:
+        if not wire.readable(seconds, self._status):
             return None
         data = os.read(self._status, 4096)
         return json.loads(data) if data else {"code": None, "signal": None, "leftover": 0}
 
+    def stop(self) -> None:
+        """Tell everything the worker started to die, without waiting for it."""
+        if self._ended is None:
+            for pid in processes.descendants(self.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
     def close(self, *, keep_folder: bool = False) -> None:
         """End the worker; remove its folder unless a later worker goes on in it."""
-        if self._ended is None:
-            with contextlib.suppress(WorkerEnded):
-                self.post({"op": "quit"})
-                select.select([self._status], [], [], 0.2)
-            self.kill()
+        self.kill()
         if not keep_folder:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -45,6 +45,7 @@ class ScriptedPolicy:
 
 def first_episode() -> ScriptedPolicy:
     """Four turns on `FIRST_EPISODE_TASK` for a machine without a GPU: a wrong answer, a slow one, one that does not
-    compile, and C++ that beats eager PyTorch."""
+    compile, and C++ that beats eager PyTorch.
+    """
     folder = resources.files("kernelgym_env.policies") / "first_episode"
     return ScriptedPolicy([(folder / name).read_text(encoding="utf-8") for name in _FIRST_EPISODE])

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from kernelgym_env.evaluation.feedback import explain
+from kernelgym_env.evaluation.protocols import get_protocol
 from kernelgym_env.evaluation.result import Evaluation, Status, Timing
 from kernelgym_env.evaluation.source import check_format
 from kernelgym_env.evaluation.submission import Submission
@@ -43,7 +44,9 @@ def fake_evaluation(submission: Submission) -> Evaluation:
     times = {}
     if correct:
         times = {
-            "candidate": Timing(_EAGER_US / speedup, 0.98 * _EAGER_US / speedup, 1.02 * _EAGER_US / speedup, 100, "fake"),
+            "candidate": Timing(
+                _EAGER_US / speedup, 0.98 * _EAGER_US / speedup, 1.02 * _EAGER_US / speedup, 100, "fake"
+            ),
             "eager": Timing(_EAGER_US, 0.98 * _EAGER_US, 1.02 * _EAGER_US, 100, "fake"),
         }
     return Evaluation(
@@ -51,7 +54,7 @@ def fake_evaluation(submission: Submission) -> Evaluation:
         status=status,
         task_hash=submission.task.hash,
         source_hash=submission.source_hash,
-        protocol=submission.protocol,
+        protocol=get_protocol(submission.protocol).name,
         device="fake",
         speedup=speedup if correct else float("nan"),
         speedup_low=0.98 * speedup if correct else float("nan"),
@@ -73,7 +76,9 @@ def _outcome(submission: Submission) -> tuple[Status, float, float]:
     pairs = dict(part.partition("=")[::2] for part in found.group(1).split())
     unknown = set(pairs) - {"status", "speedup", "coverage"}
     if unknown:
-        raise ValueError(f"Unknown key in the fake directive: {', '.join(sorted(unknown))}; allowed: status, speedup, coverage.")
+        raise ValueError(
+            f"Unknown key in the fake directive: {', '.join(sorted(unknown))}; allowed: status, speedup, coverage."
+        )
     speedup = float(pairs.get("speedup", "1.0"))
     if not 0 < speedup < float("inf"):
         raise ValueError(f"The fake directive's speedup must be a positive number, got {speedup}.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -55,7 +54,7 @@ class JudgeProcess:
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
-            cwd=tempfile.gettempdir(),
+            cwd="/",  # Python looks for modules in the working directory, so it must not be one that others write to
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")])),
@@ -111,8 +110,7 @@ class JudgeProcess:
         end = time.monotonic() + seconds
         try:
             while True:
-                ready, _, _ = select.select([self._sock], [], [], max(0.0, end - time.monotonic()))
-                if not ready:
+                if not wire.readable(end - time.monotonic(), self._sock.fileno()):
                     raise JudgeFault(f"the judge did not answer within {seconds:.0f} s{self._tail()}")
                 if (message := self._reader.feed()) is not None:
                     return message

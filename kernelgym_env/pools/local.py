@@ -10,6 +10,7 @@ import itertools
 import logging
 import os
 import secrets
+import sys
 import threading
 import time
 from collections import Counter
@@ -49,11 +50,16 @@ class LocalPool:
     Args:
         threads: CPU threads of each process, 0 for torch's default.
 
+    Raises:
+        InvalidOptionError: for a negative number of threads, and where the system is not Linux.
+
     Attributes:
         secret: bytes from which every input seed derives. Fresh for each pool; set it to replay another pool's inputs.
     """
 
     def __init__(self, threads: int = 0) -> None:
+        if sys.platform != "linux":
+            raise InvalidOptionError(f"Pool 'local' needs Linux, this is {sys.platform}; pool='fake' works everywhere.")
         if threads < 0:
             raise InvalidOptionError(f"threads must be 0 (torch's default) or more, got {threads}.")
         self.secret = secrets.token_bytes(32)
@@ -136,7 +142,9 @@ class LocalPool:
     def _evaluate(self, lane: str, submission: Submission) -> Evaluation:
         """Ask the lane's judge; a fault gets a fresh judge, twice."""
         deadlines = get_protocol(submission.protocol).deadlines
-        limit = 2 * deadlines.build_s + 2 * deadlines.import_s + deadlines.first_call_s + 40 * deadlines.run_s + _SLACK_S
+        limit = (
+            2 * deadlines.build_s + 2 * deadlines.import_s + deadlines.first_call_s + 40 * deadlines.run_s + _SLACK_S
+        )
         fault = ""
         for attempt in range(1 + _RETRIES):
             if self._closed:
@@ -144,7 +152,11 @@ class LocalPool:
                 break
             try:
                 judge = self._judge(lane)
-                request = {"submission": submission.to_dict(), "secret": self.secret.hex(), "number": next(self._numbers)}
+                request = {
+                    "submission": submission.to_dict(),
+                    "secret": self.secret.hex(),
+                    "number": next(self._numbers),
+                }
                 return Evaluation.from_dict(judge.ask(request, limit)["evaluation"])
             except JudgeFault as error:
                 fault = str(error)

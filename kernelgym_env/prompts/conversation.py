@@ -24,7 +24,7 @@ def messages(observation: Mapping[str, Any]) -> list[dict[str, str]]:
     if len(result) > 1:
         left = int(observation["turns_left"])
         result[-1]["content"] += (
-            f"\n\nImprove your kernel: {left} turn{'s' if left != 1 else ''} left. Reply with the complete source again."
+            f"\n\nImprove your kernel: {left} turn{'s' if left != 1 else ''} left. Reply with the whole source again."
             if left
             else "\n\nThe episode is over."
         )

@@ -15,8 +15,8 @@ _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)(?:^[ \t]*\1[`~]*[ \t]*$
 def extract_source(reply: str) -> str:
     """Take the source out of a reply.
 
-    Thinking between ``<think>`` tags is dropped. Of the fenced blocks, the last one that names ``ModelNew`` counts, else
-    the last one; its language tag does not matter, and a fence that is never closed ends with the reply. A reply
+    Thinking between ``<think>`` tags is dropped. Of the fenced blocks, the last one that names ``ModelNew`` counts,
+    else the last one; its language tag does not matter, and a fence that is never closed ends with the reply. A reply
     without a fence is source as it stands.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from kernelgym_env.evaluation.protocols import get_protocol
+from kernelgym_env.evaluation.protocols import Protocol, get_protocol
 from kernelgym_env.limits import MAX_PROMPT_CHARS, clip
 from kernelgym_env.tasks.model import Task
 
@@ -18,7 +18,9 @@ _LANGUAGES = {
     "cupy": "CuPy (RawKernel, RawModule)",
     "cpp": "C++ through torch.utils.cpp_extension.load_inline, or a compiler and ctypes",
 }
-_CPU_AUTO = "C++ through torch.utils.cpp_extension.load_inline, or a compiler and ctypes; Triton is checked but not timed"
+_CPU_AUTO = (
+    "C++ through torch.utils.cpp_extension.load_inline, or a compiler and ctypes; Triton is checked but not timed"
+)
 
 
 @functools.lru_cache(maxsize=1)
@@ -35,7 +37,7 @@ def _templates() -> Any:
 
 
 def task_prompt(
-    task: Task, *, kind: str, backend: str = "auto", protocol: str = "strict", library_ops: str | None = None
+    task: Task, *, kind: str, backend: str = "auto", protocol: str | Protocol = "strict", library_ops: str | None = None
 ) -> str:
     """What the first message of a task says: the contract, how it is judged, the reference.
 
@@ -43,16 +45,20 @@ def task_prompt(
         task: the task, already sized for the device.
         kind: ``cpu`` or ``cuda``.
         backend: the kernel language to use, ``auto`` for any.
-        protocol: name of the protocol.
+        protocol: name of the protocol, or a `Protocol`.
         library_ops: policy that overrides the protocol's.
     """
     constants = get_protocol(protocol)
     languages = _CPU_AUTO if backend == "auto" and kind == "cpu" else _LANGUAGES[backend]
-    text = _templates().get_template("task.jinja").render(
-        task=task,
-        kind=kind,
-        languages=languages,
-        protocol=constants,
-        library_ops=library_ops or constants.library_ops,
+    text = (
+        _templates()
+        .get_template("task.jinja")
+        .render(
+            task=task,
+            kind=kind,
+            languages=languages,
+            protocol=constants,
+            library_ops=library_ops or constants.library_ops,
+        )
     )
     return clip(text, MAX_PROMPT_CHARS)

@@ -7,17 +7,28 @@ from hypothesis import strategies as st
 
 from kernelgym_env.evaluation.buffers import ALIGN, Buffer, TreeError, build, describe, is_description, leaves
 
-DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool]
+DTYPES = [
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float64,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.bool,
+]
 tensors = st.builds(
-    lambda shape, dtype: (torch.arange(max(1, torch.Size(shape).numel())) % 2).to(dtype)[: torch.Size(shape).numel()].reshape(shape),
+    lambda shape, dtype: (
+        (torch.arange(max(1, torch.Size(shape).numel())) % 2).to(dtype)[: torch.Size(shape).numel()].reshape(shape)
+    ),
     st.lists(st.integers(0, 4), max_size=3),
     st.sampled_from(DTYPES),
 )
 trees = st.recursive(
     tensors | st.none() | st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=4) | st.booleans(),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.tuples(inner, inner)
-    | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -52,7 +63,7 @@ def test_a_tree_goes_through_a_shared_buffer(tree):
     message, (fd,) = buffer.share()
     twin = Buffer.attach(message["size"], "cpu", fd=os.dup(fd))
     targets = [buffer.tensor(leaf) for _, leaf in leaves(shape) if leaf["t"] == "tensor"]
-    for target, source in zip(targets, _collect(tree, [])):
+    for target, source in zip(targets, _collect(tree, []), strict=True):
         target.copy_(source)
     assert _equal(tree, build(shape, twin.tensor))
     buffer.close()
@@ -71,7 +82,12 @@ def test_the_other_side_sees_a_rewrite_in_the_same_object():
 
 def test_strides_of_inputs_are_kept():
     base = torch.arange(12.0).reshape(3, 4)
-    for view in (base.t(), base[:, ::2], base[1].expand(5, 4), torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last)):
+    for view in (
+        base.t(),
+        base[:, ::2],
+        base[1].expand(5, 4),
+        torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    ):
         shape, size = describe([view], dense=False)
         buffer = Buffer.create(size, "cpu")
         (made,) = build(shape, buffer.tensor)
@@ -115,8 +131,17 @@ def test_a_deep_tree_is_refused():
 
 @pytest.mark.parametrize(
     "data",
-    [None, [], {}, {"t": "tensor"}, {"t": "tensor", "dtype": "float33", "shape": []}, {"t": "list", "items": [3]},
-     {"t": "dict", "keys": [1], "items": []}, {"t": "value", "value": {}}, {"t": "tensor", "dtype": "float32", "shape": [1.5]}],
+    [
+        None,
+        [],
+        {},
+        {"t": "tensor"},
+        {"t": "tensor", "dtype": "float33", "shape": []},
+        {"t": "list", "items": [3]},
+        {"t": "dict", "keys": [1], "items": []},
+        {"t": "value", "value": {}},
+        {"t": "tensor", "dtype": "float32", "shape": [1.5]},
+    ],
 )
 def test_untrusted_descriptions_are_checked(data):
     assert not is_description(data)

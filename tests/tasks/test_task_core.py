@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelgym_env.tasks import Task, load_task, load_tasks
-from kernelgym_env.tasks import core
+from kernelgym_env.tasks import Task, core, load_task, load_tasks
 
 torch = pytest.importorskip("torch")
 

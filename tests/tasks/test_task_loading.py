@@ -48,7 +48,7 @@ def test_a_python_file(tmp_path):
     path.write_bytes(b"\xef\xbb\xbf" + source().replace("\n", "\r\n").encode())
     for spec in (path, str(path)):
         (task,) = load_tasks(spec)
-        assert task.id == "File/plus-one-v2" or task.id == "File/plus-one_v2"
+        assert task.id == "File/plus-one_v2"
         assert task.source == source()
         assert task.origin == str(path)
         assert task.description == "Adds one."
@@ -175,7 +175,7 @@ def test_suites_and_ids():
     assert load_task("KernelGym/RowSoftmax") == load_task("KernelGym/RowSoftmax-v0")
     task = load_task("KernelGym/RowSoftmax")
     assert load_tasks(task) == [task] and load_task(task) is task
-    with pytest.raises(UnknownNameError, match="suite 'cor'.*Did you mean 'core'"):
+    with pytest.raises(UnknownNameError, match=r"suite 'cor'.*Did you mean 'core'"):
         task_ids("cor")
     with pytest.raises(InvalidOptionError, match="stands for 270 tasks"):
         load_task("kernelbench")
@@ -219,10 +219,10 @@ def test_other_files_are_refused(tmp_path):
 
 def test_loading_imports_no_torch_and_no_reference():
     code = (
-        "import sys; before = set(sys.modules)\n"
+        "import sys\n"
         "import kernelgym_env.tasks as tasks\n"
         "for task in tasks.load_tasks('core'): task.for_device('cpu').hash\n"
-        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules, sorted(sys.modules)\n"
+        "assert 'torch' not in sys.modules\n"
         "assert not [name for name in sys.modules if 'references' in name]\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

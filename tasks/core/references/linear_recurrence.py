@@ -6,7 +6,7 @@ gate and x are (BATCH, LENGTH, WIDTH); h starts from a parameter of (WIDTH,).
 import torch
 import torch.nn as nn
 
-BATCH, LENGTH, WIDTH = 16, 256, 4096
+BATCH, LENGTH, WIDTH = 32, 128, 4096
 
 
 class Model(nn.Module):

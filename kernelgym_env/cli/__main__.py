@@ -1,0 +1,7 @@
+"""``python -m kernelgym_env.cli``."""
+
+import sys
+
+from kernelgym_env.cli.command import main
+
+sys.exit(main())

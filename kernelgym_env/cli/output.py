@@ -1,0 +1,104 @@
+"""How commands print.
+
+- `OK`, `NEGATIVE`, `USAGE`, `FAULT`, `INTERRUPTED`, `BROKEN_PIPE` -- exit codes.
+- `console`, `errors` -- rich consoles on stdout and stderr.
+- `print_json` -- data for machines.
+- `waiting` -- a spinner with the elapsed time, on a terminal only.
+- `duration` -- microseconds for people.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from rich.console import Console
+
+__all__ = [
+    "BROKEN_PIPE",
+    "FAULT",
+    "INTERRUPTED",
+    "NEGATIVE",
+    "OK",
+    "USAGE",
+    "console",
+    "duration",
+    "errors",
+    "print_json",
+    "waiting",
+]
+
+OK, NEGATIVE, USAGE, FAULT = 0, 1, 2, 3
+INTERRUPTED, BROKEN_PIPE = 130, 141
+_PIPED_COLUMNS = 160
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError
+
+
+def _make(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    # what goes to a file or a pipe is not cut to the width that a terminal would have
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _PIPED_COLUMNS
+    return _Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
+
+
+def console() -> Console:
+    """A console on stdout."""
+    return _make(stderr=False)
+
+
+def errors() -> Console:
+    """A console on stderr."""
+    return _make(stderr=True)
+
+
+def print_json(data: Any) -> None:
+    """Print data as one JSON document; numbers that JSON does not have (NaN, infinity) become null."""
+    sys.stdout.write(json.dumps(_finite(data), indent=2) + "\n")
+    sys.stdout.flush()
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, Mapping):
+        return {str(key): _finite(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_finite(value) for value in data]
+    return data
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """Show that something is going on while the block runs; nothing where stderr is not a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=errors(), transient=True) as progress:
+        progress.add_task(text, total=None)
+        yield
+
+
+def duration(microseconds: float) -> str:
+    """A time in the unit that suits it, with four digits.
+
+    >>> duration(12.3456), duration(98765.4), duration(2.5e6), duration(float("nan"))
+    ('12.35 µs', '98.77 ms', '2.5 s', '–')
+    """
+    if math.isnan(microseconds):
+        return "–"
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= size:
+            return f"{microseconds / size:.4g} {unit}"
+    return f"{microseconds:.4g} µs"

@@ -1,0 +1,69 @@
+"""``kernelgym show``: a task's reference and prompt."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from kernelgym_env.cli.options import add_device, kind_of
+from kernelgym_env.cli.output import OK, console, print_json
+from kernelgym_env.prompts import task_prompt
+from kernelgym_env.tasks import load_task
+from kernelgym_env.tasks.model import Task
+
+__all__ = ["DESCRIPTION", "HELP", "add_arguments", "run"]
+
+HELP = "show a task: reference, sizes, prompt"
+DESCRIPTION = "Show what a task asks for: its description, its sizes on a device, and its reference or its prompt."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("task", metavar="TASK", help="a task id, a file with a reference, or FILE#ID")
+    add_device(parser, "whose sizes to show (default: a GPU's if there is one)")
+    parser.add_argument(
+        "--prompt", action="store_true", help="show what a policy is told instead of the reference alone"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show it."""
+    kind = kind_of(arguments.device)
+    task = load_task(arguments.task).for_device(kind)
+    prompt = task_prompt(task, kind=kind) if arguments.prompt else ""
+    if arguments.json:
+        data = {**task.to_dict(), "sizes": task.constants(), "device": kind, "env_id": task.env_id, "hash": task.hash}
+        print_json({**data, "prompt": prompt} if arguments.prompt else data)
+        return OK
+    out = console()
+    out.print(_facts(task, kind))
+    out.print()
+    if prompt:
+        out.print(Text(prompt), soft_wrap=True)
+    elif sys.stdout.isatty():
+        out.print(Syntax(task.source, "python", theme="ansi_dark", background_color="default", word_wrap=True))
+    else:
+        out.print(Text(task.source), soft_wrap=True)
+    return OK
+
+
+def _facts(task: Task, kind: str) -> Table:
+    facts = Table.grid(padding=(0, 2))
+    sizes = ", ".join(f"{name} = {value}" for name, value in task.constants().items())
+    for name, value in (
+        ("task", task.id + (f" ({task.title})" if task.title else "")),
+        ("asks for", task.description),
+        ("level", str(task.level or "")),
+        ("tags", ", ".join(task.tags)),
+        (f"sizes on {kind}", sizes),
+        ("origin", task.origin),
+        ("licence", task.licence),
+        ("hash", task.hash),
+    ):
+        if value:
+            facts.add_row(name, value)
+    return facts
