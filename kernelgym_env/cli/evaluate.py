@@ -8,7 +8,7 @@ import math
 import sys
 from pathlib import Path
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -141,7 +141,7 @@ def view(evaluation: Evaluation) -> Group:
         facts.add_row(
             "findings", "\n".join(f"{found.id} ({found.severity}): {found.message}" for found in evaluation.findings)
         )
-    parts = [facts, *_times(evaluation), _stages(evaluation)]
+    parts: list[RenderableType] = [facts, *_times(evaluation), _stages(evaluation)]
     said = evaluation.fault if evaluation.status is Status.FAULT else at_level(evaluation, "profile")
     parts.append(
         Panel(Text(said), title="fault" if evaluation.fault else "feedback", title_align="left", border_style=colour)

@@ -6,14 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
+from programs import QUICK, REFERENCE, RIGHT, TASK, copy_of, task
 
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.limits import MAX_SOURCE_CHARS
 from kernelgym_env.tasks import Task
-
-from .programs import QUICK, REFERENCE, RIGHT, TASK, copy_of, task
 
 
 @pytest.fixture
