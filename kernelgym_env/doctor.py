@@ -40,14 +40,11 @@ _LITTLE_GIB = 2.0
 _TORCH = """
 import json, torch
 facts = {"version": torch.__version__, "cuda": torch.version.cuda or "", "hip": torch.version.hip or "",
-         "threads": torch.get_num_threads(), "devices": 0, "unsupported": []}
+         "threads": torch.get_num_threads(), "devices": [], "archs": []}
 if facts["cuda"] and torch.cuda.is_available():
-    facts["devices"] = torch.cuda.device_count()
-    compiled = [arch.partition("_")[2].rstrip("af") for arch in torch.cuda.get_arch_list()]
-    for index in range(facts["devices"]):
-        major, minor = torch.cuda.get_device_capability(index)
-        if not any(arch.isdigit() and int(arch) // 10 == major and int(arch) % 10 <= minor for arch in compiled):
-            facts["unsupported"].append(f"{torch.cuda.get_device_name(index)} (sm_{major}{minor})")
+    facts["archs"] = torch.cuda.get_arch_list()
+    for index in range(torch.cuda.device_count()):
+        facts["devices"].append([torch.cuda.get_device_name(index), *torch.cuda.get_device_capability(index)])
 print(json.dumps(facts))
 """
 _OPENMP = "#include <omp.h>\n#include <cmath>\nint main() { return omp_get_max_threads() < 1; }\n"
@@ -215,10 +212,33 @@ def _torch(facts: dict[str, Any], gpu: bool) -> list[Check]:
         detail = (facts["said"].splitlines() or ["it sees no device"])[-1]
         advice = "Check CUDA_VISIBLE_DEVICES, and that the driver is new enough for this build of torch."
         return [*found, Check(group, name, "missing", detail[:500], advice)]
-    if facts["unsupported"]:
-        detail = f"this build has no code for {', '.join(facts['unsupported'])}"
+    lacking = [f"{device} (sm_{a}{b})" for device, a, b in facts["devices"] if not _has_code(facts["archs"], a, b)]
+    if lacking:
+        detail = f"this build has no code for {', '.join(lacking)}"
         return [*found, Check(group, name, "missing", detail, "Install a build of torch for this GPU.")]
-    return [*found, Check(group, name, "ok", f"{facts['devices']} visible")]
+    return [*found, Check(group, name, "ok", f"{len(facts['devices'])} visible")]
+
+
+def _has_code(archs: list[str], major: int, minor: int) -> bool:
+    """Whether a build with these architectures runs on a device of that compute capability.
+
+    Machine code (``sm_90``) serves devices of the same major version from its minor version on, PTX (``compute_90``)
+    every later device; either with a letter behind it (``sm_90a``) only its own.
+    """
+    for arch in archs:
+        match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", arch)
+        if match is None:
+            continue
+        kind, own = match[1], (int(match[2]), int(match[3]))
+        if match[4]:
+            fits = own == (major, minor)
+        elif kind == "sm":
+            fits = own[0] == major and own[1] <= minor
+        else:
+            fits = own <= (major, minor)
+        if fits:
+            return True
+    return False
 
 
 # GPUs

@@ -222,7 +222,7 @@ def test_eval_prints_what_was_measured(folder: Path, fake_pool: list[Any], capsy
     assert main(["eval", "scale.py", fake(folder, "speedup=2")]) == 0
     printed = capsys.readouterr().out
     assert "2x over eager PyTorch (95% interval 1.96 to 2.04)" in printed
-    assert "candidate │    50 µs │     49 µs – 51 µs" in printed
+    assert "candidate │ 50 µs │ 49 µs – 51 µs │ 100 │ fake" in " ".join(printed.split())
     assert "seconds by stage" in printed
 
 

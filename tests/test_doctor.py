@@ -13,7 +13,8 @@ import pytest
 from kernelgym_env import doctor, isolation, nvml
 from kernelgym_env.doctor import STATES, Check, evaluation_works
 
-TORCH = {"version": "2.9.0", "cuda": "13.0", "hip": "", "threads": 4, "devices": 1, "unsupported": [], "said": ""}
+TORCH = {"version": "2.9.0", "cuda": "13.0", "hip": "", "threads": 4, "devices": [["H", 9, 0]], "said": ""}
+TORCH["archs"] = ["sm_80", "sm_90"]
 GPU = nvml.Gpu(0, "NVIDIA H200", "GPU-1", 140.0, 139.0, "default", False, True)
 
 
@@ -101,11 +102,11 @@ def test_torch_that_prints_before_the_facts() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"cuda": "", "devices": 0}, "this build is CPU only"),
-        ({"cuda": "", "hip": "6.4", "devices": 0}, "this build is ROCm 6.4"),
-        ({"devices": 0, "said": "a\nThe driver on your system is too old"}, "The driver on your system is too old"),
-        ({"devices": 0}, "it sees no device"),
-        ({"unsupported": ["NVIDIA H200 (sm_90)"]}, "no code for NVIDIA H200 (sm_90)"),
+        ({"cuda": "", "devices": []}, "this build is CPU only"),
+        ({"cuda": "", "hip": "6.4", "devices": []}, "this build is ROCm 6.4"),
+        ({"devices": [], "said": "a\nThe driver on your system is too old"}, "The driver on your system is too old"),
+        ({"devices": []}, "it sees no device"),
+        ({"devices": [["NVIDIA B200", 10, 0]]}, "no code for NVIDIA B200 (sm_100)"),
     ],
 )
 def test_torch_that_cannot_use_the_gpu(change: dict[str, Any], said: str) -> None:
@@ -119,6 +120,24 @@ def test_torch_that_cannot_use_the_gpu(change: dict[str, Any], said: str) -> Non
 
 def test_torch_that_can() -> None:
     assert [check.state for check in doctor._torch(TORCH, gpu=True)] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("archs", "capability", "runs"),
+    [
+        (["sm_80", "sm_90"], (9, 0), True),
+        (["sm_80"], (8, 6), True),
+        (["sm_86"], (8, 0), False),
+        (["sm_90"], (10, 0), False),
+        (["sm_90", "compute_90"], (10, 3), True),
+        (["sm_90a"], (9, 0), True),
+        (["compute_90a"], (10, 0), False),
+        (["sm_120"], (12, 0), True),
+        ([], (9, 0), False),
+    ],
+)
+def test_which_devices_a_build_has_code_for(archs: list[str], capability: tuple[int, int], runs: bool) -> None:
+    assert doctor._has_code(archs, *capability) == runs
 
 
 # --- GPUs
@@ -308,7 +327,7 @@ def test_looking_at_isolation_changes_nothing() -> None:
         "import os\nfrom kernelgym_env.isolation import offers\n"
         "def state():\n"
         "    status = open('/proc/self/status').read()\n"
-        "    kept = [line for line in status.splitlines() if line.startswith(('Seccomp', 'NoNewPrivs', 'Uid', 'Cap'))]\n"
+        "    kept = [line for line in status.splitlines() if line.startswith(('Seccomp', 'NoNewPrivs', 'Cap'))]\n"
         "    return kept, [os.readlink(f'/proc/self/ns/{name}') for name in ('user', 'net')]\n"
         "before = state()\noffers()\nassert state() == before"
     )

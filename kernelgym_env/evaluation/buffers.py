@@ -106,7 +106,11 @@ class Buffer:
         torch.cuda.current_stream(device)  # makes the primary context current in this thread
         torch.empty(1, device=device)
         pointer = ctypes.c_uint64()
-        _Driver().call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+        try:
+            _Driver().call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+        except torch.cuda.OutOfMemoryError:
+            torch.cuda.empty_cache()  # what torch keeps for later is free for us
+            _Driver().call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
         return cls(size, device, -1, pointer.value, _wrap(pointer.value, size, device), True)
 
     @classmethod

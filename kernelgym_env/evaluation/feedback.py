@@ -33,7 +33,8 @@ _HEADLINES = {
     Status.CORRECT: "The output is correct.",
 }
 
-_PATHS = re.compile(r"(?:/[\w.+-]+)+/(?=[\w.+-]+)")
+# folders of this machine, but not the path of a URL
+_PATHS = re.compile(r"(?<![\w:/.])(?:/[\w.+-]+)+/(?=[\w.+-]+)")
 
 
 def check_level(level: str) -> str:

@@ -9,6 +9,7 @@ import copy
 import hashlib
 import hmac
 import itertools
+import random
 import sys
 import types
 from collections.abc import Iterator
@@ -16,10 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
 
 from kernelgym_env.evaluation.buffers import TreeError, build, describe, leaves
-from kernelgym_env.evaluation.correctness import Expected
+from kernelgym_env.evaluation.correctness import Expected, compare_all
 from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.tasks.model import Task
 
@@ -62,16 +64,22 @@ class Case:
 
 
 class Reference:
-    """A task's reference on one device.
+    """A task's reference on one device. `construct` comes before anything else but reading `init`.
 
     Args:
         task: the task, already sized for the device.
         device: ``"cpu"`` or ``"cuda:0"``.
         weight_seed: seeds the constructor, on the candidate's side too.
-        protocol: gives the mode.
+        protocol: gives the mode and the constants of comparisons.
+
+    Attributes:
+        init: the constructor's arguments.
+        out_tree: description of the output, known after `probe`.
+        out_size: bytes of an output buffer.
+        mutates: whether the reference writes into its inputs.
 
     Raises:
-        TaskError: if the source does not import or the model cannot be constructed.
+        TaskError: if the source does not import.
     """
 
     def __init__(self, task: Task, device: str, weight_seed: int, protocol: Protocol) -> None:
@@ -79,23 +87,40 @@ class Reference:
         self.device = torch.device(device)
         self.weight_seed = weight_seed
         self.protocol = protocol
-        self.module = types.ModuleType(f"kernelgym_reference_{next(_counter)}")
-        sys.modules[self.module.__name__] = self.module
-        try:
-            exec(compile(task.source, f"<{task.id}>", "exec"), self.module.__dict__)
-            self.init = list(self.module.get_init_inputs())
-            torch.manual_seed(weight_seed)
-            with torch.no_grad():
-                self.model = self.module.Model(*self.init).to(self.device)
-            if protocol.train_mode is not None:
-                self.model.train(protocol.train_mode)
-        except Exception as error:
-            raise TaskError(f"the reference does not load: {type(error).__name__}: {error}") from error
-        finally:
-            del sys.modules[self.module.__name__]
         self.out_tree: dict[str, Any] = {}
         self.out_size = 0
         self.mutates = False
+        self.model: Any = None
+        self.module = types.ModuleType(f"kernelgym_reference_{next(_counter)}")
+        with self._importable(), _task_errors("the reference does not load"):
+            exec(compile(task.source, f"<{task.id}>", "exec"), self.module.__dict__)
+            with _seeded(weight_seed, self.device):
+                self.init = list(self.module.get_init_inputs())
+
+    def construct(self) -> None:
+        """Construct the model.
+
+        Raises:
+            TaskError: if that fails.
+        """
+        with (
+            self._importable(),
+            _task_errors("the reference cannot be constructed"),
+            _seeded(self.weight_seed, self.device),
+            torch.no_grad(),
+        ):
+            self.model = self.module.Model(*self.init).to(self.device)
+            if self.protocol.train_mode is not None:
+                self.model.train(self.protocol.train_mode)
+
+    @contextmanager
+    def _importable(self) -> Iterator[None]:
+        """What the source defines can be pickled and looked up while its code runs at module level."""
+        sys.modules[self.module.__name__] = self.module
+        try:
+            yield
+        finally:
+            del sys.modules[self.module.__name__]
 
     def draw(self, seed: int) -> list[Any]:
         """Arguments from a seed, on the device.
@@ -111,19 +136,14 @@ class Reference:
                 inputs = list(self.module.get_inputs())
         return [_to(value, self.device) for value in inputs]
 
-    def run(self, inputs: list[Any], *, model: Any = None) -> Any:
+    def run(self, inputs: list[Any]) -> Any:
         """The reference's output on `inputs`, which it may overwrite.
 
         Raises:
             TaskError: if it raises.
         """
-        try:
-            with torch.no_grad():
-                return (model or self.model)(*inputs)
-        except torch.cuda.OutOfMemoryError:
-            raise
-        except Exception as error:
-            raise TaskError(f"the reference fails: {type(error).__name__}: {error}") from error
+        with _task_errors("the reference fails"), torch.no_grad():
+            return self.model(*inputs)
 
     def oracle(self, inputs: list[Any]) -> Any | None:
         """The reference in float64, or None where it cannot be cast or does not fit."""
@@ -135,10 +155,10 @@ class Reference:
             return None
 
     def probe(self, seed: int) -> None:
-        """Learn the output's structure, and whether the reference is deterministic and writes into its inputs.
+        """Learn the output's structure, and whether the reference is fit to judge by and writes into its inputs.
 
         Raises:
-            TaskError: if it is not deterministic or returns what cannot be compared.
+            TaskError: if it is not deterministic, returns what cannot be compared, or is matched by a constant.
         """
         inputs = self.draw(seed)
         used = clone(inputs)
@@ -152,6 +172,20 @@ class Reference:
         for (path, leaf), one, two in zip(leaves(self.out_tree), flat(first), flat(second), strict=True):
             if leaf["t"] == "tensor" and not torch.allclose(one, two, rtol=1e-3, atol=1e-5, equal_nan=True):
                 raise TaskError(f"the reference is not deterministic: {path} differs between two equal calls")
+        self._try_null_answers(inputs)
+
+    def _try_null_answers(self, inputs: list[Any]) -> None:
+        """A task whose output zeros or one constant would pass for asks for no computation.
+
+        Raises:
+            TaskError: if one passes.
+        """
+        case = Case(inputs, {}, 0, [], [])
+        self.expect(case)
+        larger = [wanted for wanted in case.expected if wanted.reference.numel() > 1]
+        for name, answer in (("zeros", torch.zeros_like), ("a constant", _mean_like)):
+            if larger and compare_all([answer(wanted.reference) for wanted in larger], larger, self.protocol).ok:
+                raise TaskError(f"the task asks for no computation: {name} in place of its output would pass")
 
     def case(self, seed: int) -> Case:
         """Draw inputs; the expected values follow with `expect`, after the candidate has answered."""
@@ -204,11 +238,29 @@ class Reference:
         )
 
 
+def _mean_like(tensor: torch.Tensor) -> torch.Tensor:
+    mean = (tensor if tensor.is_complex() else tensor.double()).nan_to_num(0.0, 0.0, 0.0).mean()
+    return mean.to(tensor.dtype).expand_as(tensor)
+
+
+@contextmanager
+def _task_errors(what: str) -> Iterator[None]:
+    """Blame the task for an exception; running out of device memory is nobody's fault here."""
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except Exception as error:
+        raise TaskError(f"{what}: {type(error).__name__}: {error}") from error
+
+
 @contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Torch's generators seeded inside the block, put back after it."""
+    """Every generator seeded as the harness does it; torch's are put back after the block."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
+        random.seed(seed)
+        numpy.random.seed(seed % 2**32)
         torch.manual_seed(seed)
         yield
 

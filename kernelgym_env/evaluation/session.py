@@ -25,6 +25,7 @@ from kernelgym_env.evaluation.workers import WorkerEnded, Zygote
 __all__ = ["Session"]
 
 _KNOWN_TASKS = 1024
+_MANY_CORES = (os.cpu_count() or 1) >= 4
 
 
 class Session:
@@ -109,6 +110,8 @@ class Session:
             detail = f"In the {stages.current} stage: {ended.detail}."
         finally:
             judging.close()
+            if self.kind == "cuda":
+                torch.cuda.empty_cache()  # the next task's shared buffers do not come from torch's allocator
         printed = judging.candidate.output if judging.candidate and status is not Status.CORRECT else ""
         stages.add("total", time.perf_counter() - start)
         figures = judging.figures if status is Status.CORRECT else {}
@@ -146,14 +149,18 @@ class Session:
         with stages.time("start"):
             reference = Reference(task, self.device, weights, protocol)
             candidate = judging.launch(weights, reference.init)
-            # while the candidate imports (or compiles), the judge prepares its own side
+            # while the candidate imports (or compiles) and constructs, the judge prepares its own side, and where there
+            # are cores for it the reference's twin does too
+            twin = judging.twin(task.source, weights, reference.init) if measured and _MANY_CORES else None
+            reference.construct()
             self._probe(reference, probe)
             cases = [reference.case(seed) for seed in ((first, second) if protocol.trials > 1 else (first,))]
             judging.share(cases, reference)
         with stages.time(judging.import_stage):
             judging.started()
         with stages.time("start"):
-            twin = judging.twin(task.source, weights, reference.init) if measured else None
+            if measured and twin is None:
+                twin = judging.twin(task.source, weights, reference.init)
             judging.attach(candidate)
         judging.check(cases, reference)
         if twin is None:

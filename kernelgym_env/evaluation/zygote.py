@@ -52,7 +52,19 @@ def _preload(kind: str) -> dict[str, str]:
             versions[name] = __import__(name).__version__
         except ImportError:
             versions[name] = ""
+    if kind == "cuda":
+        _leave_nvml()
     return versions
+
+
+def _leave_nvml() -> None:
+    """Undo what an import did to NVML: its open files do not survive into a forked candidate, its state would."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return
+    while nvml.nvmlShutdown() == 0:
+        pass
 
 
 def _candidate(control: socket.socket, output: int, folder: str, environ: dict[str, str]) -> None:

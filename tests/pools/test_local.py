@@ -1,5 +1,6 @@
 """The local pool with real judges: order, faults, pausing, closing, forked children."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -49,10 +50,8 @@ def test_a_judge_that_keeps_dying_is_a_fault(pool):
     def killer():
         while not stop.is_set():
             for pid in pool.stats()["judges"].values():
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
             time.sleep(0.05)
 
     thread = threading.Thread(target=killer)

@@ -1,0 +1,197 @@
+"""Runs what the documentation shows: each python block, and each `kernelgym` command of the bash blocks.
+
+A python block that begins with a comment like ``# my_task.py`` is also a file of that name, for the blocks around it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ("README.md", "docs/concepts.md", "docs/faq.md")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+NAMED = re.compile(r"# (\w+\.py)\n")
+LINK = re.compile(r"\[[^\]]+\]\(([^)#]+)(?:#([^)]*))?\)")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return [text for kind, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")) if kind == language]
+
+
+def numbered(language: str) -> list[object]:
+    return [
+        pytest.param(text, id=f"{Path(page).stem}-{number}")
+        for page in PAGES
+        for number, text in enumerate(blocks(page, language), start=1)
+    ]
+
+
+def commands() -> list[str]:
+    lines = [
+        line.partition("  #")[0].strip()
+        for page in PAGES
+        for text in blocks(page, "bash")
+        for line in text.splitlines()
+    ]
+    return [line for line in lines if line.startswith("kernelgym ")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that the pages name; a machine with nothing but a CPU."""
+    for page in PAGES:
+        for text in blocks(page, "python"):
+            if name := NAMED.match(text):
+                (tmp_path / name[1]).write_text(text, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.delenv("KERNELBENCH_DIR", raising=False)
+    return tmp_path
+
+
+def run(arguments: list[str], folder: Path) -> str:
+    done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_there_is_something_to_run() -> None:
+    assert len(commands()) >= 5
+    assert len(blocks("README.md", "python")) >= 4
+
+
+@pytest.mark.parametrize("text", numbered("python"))
+def test_python_blocks(text: str, folder: Path) -> None:
+    (folder / "block.py").write_text(text, encoding="utf-8")
+    run([sys.executable, "-W", "error", "block.py"], folder)
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands(command: str, folder: Path) -> None:
+    _, *arguments = shlex.split(command)
+    assert run([sys.executable, "-m", "kernelgym_env.cli", *arguments], folder)
+
+
+def test_make_targets_exist() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    shown = [
+        name for page in PAGES for text in blocks(page, "bash") for name in re.findall(r"^make ([\w-]+)", text, re.M)
+    ]
+    assert {"demo", "test"} <= set(shown) <= set(targets)
+
+
+def test_extras_exist() -> None:
+    extras = re.findall(r"^([\w-]+) =", (ROOT / "setup.cfg").read_text(encoding="utf-8"), re.MULTILINE)
+    shown = [
+        extra for page in PAGES for text in blocks(page, "bash") for extra in re.findall(r"'\.\[([\w-]+)\]'", text)
+    ]
+    assert {"gpu-cu12", "gpu-cu13"} == set(shown) <= set(extras)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    for target, anchor in LINK.findall((ROOT / page).read_text(encoding="utf-8")):
+        if target.startswith("http"):
+            continue
+        path = (ROOT / page).parent / target
+        assert path.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
+
+
+# --- the tables
+
+
+def table(heading: str) -> list[list[str]]:
+    """The rows of the table below a heading of the README, without its head."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [line.strip().strip("|").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row] for row in rows[2:]]
+
+
+def names(cell: str) -> list[str]:
+    return re.findall(r"`([\w.]+)`", cell)
+
+
+def test_every_status_is_explained() -> None:
+    from kernelgym_env.evaluation.result import Evaluation, Status
+    from kernelgym_env.rewards import kevin
+
+    rewards = {name: row[2] for row in table("Reward") for name in names(row[0])}
+    assert sorted(rewards) == sorted(status.value for status in Status)
+    for status in Status:
+        pays = kevin(Evaluation("a/b", status, speedup=2.0))
+        assert pays == (2.3 if rewards[status.value].startswith("0.3 + speedup") else 0.0)
+    assert kevin(Evaluation("a/b", Status.CORRECT)) == 0.3
+
+
+def test_every_key_of_info_is_explained() -> None:
+    import gymnasium as gym
+
+    explained = [name for row in table("What `info` holds") for name in names(row[0])]
+    with gym.make("KernelGym/Fake-v0") as env:
+        _, info = env.reset(seed=0)
+        kinds = {name: row[1] for row in table("What `info` holds") for name in names(row[0])}
+        assert explained == list(info)
+        for played in (info, env.step("class ModelNew: ...")[4]):
+            for name, value in played.items():
+                assert kinds[name] == ("float64[turns]" if name == "turn_returns" else type(value).__name__), name
+
+
+def test_every_command_is_listed() -> None:
+    from kernelgym_env.cli.command import _COMMANDS
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `kernelgym (\w+)", text, re.MULTILINE) == list(_COMMANDS)
+
+
+def test_options_are_listed_and_described() -> None:
+    import inspect
+
+    from kernelgym_env import KernelEnv
+
+    listed = (ROOT / "README.md").read_text(encoding="utf-8").partition("Options of `gym.make`:")[2].partition(";")[0]
+    assert re.findall(r"`(\w+)`", listed) == list(inspect.signature(KernelEnv).parameters)
+
+
+def test_it_imports_where_posix_is_missing(folder: Path) -> None:
+    """What the table says of Windows, as far as Linux can show it: the modules and functions that it lacks are gone."""
+    (folder / "block.py").write_text(
+        "import os, signal, socket, sys\n"
+        "import gymnasium as gym, numpy, rich.console, jinja2\n"
+        "for name in ('fcntl', 'resource', 'pwd', 'grp', 'termios'):\n"
+        "    sys.modules[name] = None\n"
+        "for module, name in ((os, 'register_at_fork'), (os, 'getuid'), (os, 'fork'), (os, 'memfd_create'),\n"
+        "                     (os, 'sched_getaffinity'), (signal, 'SIGKILL'), (socket, 'AF_UNIX')):\n"
+        "    delattr(module, name)\n"
+        "import kernelgym_env, kernelgym_env.tasks, kernelgym_env.wrappers, kernelgym_env.spaces\n"
+        "env = gym.make('KernelGym/RowSum-v0', pool='fake')\n"
+        "env.reset(seed=0)\n"
+        "assert env.step('# fake: speedup=2\\nclass ModelNew: ...')[1] == 2.3\n"
+        "assert kernelgym_env.load_tasks('core')\n",
+        encoding="utf-8",
+    )
+    run([sys.executable, "block.py"], folder)
+
+
+def test_the_local_pool_says_that_it_needs_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernelgym_env.errors import InvalidOptionError
+    from kernelgym_env.pools.local import LocalPool
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(InvalidOptionError, match="needs Linux, this is darwin; pool='fake'"):
+        LocalPool()
+
+
+def test_line_lengths() -> None:
+    for page in PAGES:
+        prose = BLOCK.sub("", (ROOT / page).read_text(encoding="utf-8"))
+        assert not [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|")]
