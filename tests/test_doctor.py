@@ -13,8 +13,15 @@ import pytest
 from kernelgym_env import doctor, isolation, nvml
 from kernelgym_env.doctor import STATES, Check, evaluation_works
 
-TORCH = {"version": "2.9.0", "cuda": "13.0", "hip": "", "threads": 4, "devices": [["H", 9, 0]], "said": ""}
-TORCH["archs"] = ["sm_80", "sm_90"]
+TORCH = {
+    "version": "2.9.0",
+    "cuda": "13.0",
+    "hip": "",
+    "threads": 4,
+    "devices": [["NVIDIA H200", 9, 0]],
+    "archs": ["sm_80", "sm_90"],
+    "said": "",
+}
 GPU = nvml.Gpu(0, "NVIDIA H200", "GPU-1", 140.0, 139.0, "default", False, True)
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelgym_env.cli.options import add_device, name_of
-from kernelgym_env.cli.output import FAULT, NEGATIVE, OK, console, duration, print_json, waiting
+from kernelgym_env.cli.output import FAULT, NEGATIVE, OK, console, print_json, waiting
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.feedback import at_level
 from kernelgym_env.evaluation.protocols import LIBRARY_OPS, Protocol, get_protocol, protocol_names
@@ -22,6 +22,7 @@ from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.evaluation.submission import BACKENDS, Submission, check_backend, check_library_ops
 from kernelgym_env.prompts import extract_source
 from kernelgym_env.tasks import load_task
+from kernelgym_env.units import duration
 
 __all__ = ["DESCRIPTION", "HELP", "add_arguments", "run"]
 

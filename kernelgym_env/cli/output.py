@@ -4,7 +4,6 @@
 - `console`, `errors` -- rich consoles on stdout and stderr.
 - `print_json` -- data for machines.
 - `waiting` -- a spinner with the elapsed time, on a terminal only.
-- `duration` -- microseconds for people.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ __all__ = [
     "OK",
     "USAGE",
     "console",
-    "duration",
     "errors",
     "print_json",
     "waiting",
@@ -88,17 +86,3 @@ def waiting(text: str) -> Iterator[None]:
     with Progress(*columns, console=errors(), transient=True) as progress:
         progress.add_task(text, total=None)
         yield
-
-
-def duration(microseconds: float) -> str:
-    """A time in the unit that suits it, with four digits.
-
-    >>> duration(12.3456), duration(98765.4), duration(2.5e6), duration(float("nan"))
-    ('12.35 µs', '98.77 ms', '2.5 s', '–')
-    """
-    if math.isnan(microseconds):
-        return "–"
-    for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if microseconds >= size:
-            return f"{microseconds / size:.4g} {unit}"
-    return f"{microseconds:.4g} µs"

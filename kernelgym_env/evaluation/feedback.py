@@ -13,6 +13,7 @@ import re
 from kernelgym_env.errors import unknown_name
 from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.limits import MAX_FEEDBACK_CHARS, clip
+from kernelgym_env.units import duration
 
 __all__ = ["FEEDBACK_LEVELS", "at_level", "check_level", "explain"]
 
@@ -88,4 +89,4 @@ def _times(evaluation: Evaluation) -> str:
     mine, eager = evaluation.times["candidate"], evaluation.times["eager"]
     if evaluation.status is not Status.CORRECT or math.isnan(mine.median_us):
         return ""
-    return f"Your time {mine.median_us:.4g} us, eager PyTorch {eager.median_us:.4g} us (medians, cold cache)."
+    return f"Your time {duration(mine.median_us)}, eager PyTorch {duration(eager.median_us)} (medians, cold cache)."

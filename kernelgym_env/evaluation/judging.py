@@ -217,27 +217,27 @@ class Judging:
     def _present(self, worker: Worker, case: Case, reference: Reference) -> None:
         """Write a case's inputs; a worker keeps its argument objects unless their structure changes."""
         reference.deliver(case, self._views(case))
-        reference.synchronize()
+        reference.hand_over()
         if self._shown.get(worker.pid) != case.tree:
             self._command(worker, {"op": "inputs", "tree": case.tree}, self.protocol.deadlines.import_s)
             self._shown[worker.pid] = case.tree
 
     def check(self, cases: list[Case], reference: Reference) -> None:
-        """Call the candidate on each case, in A/B/A order over the same argument objects, and compare.
+        """Call the candidate on the cases in turn (A/B/A …) over the same argument objects, and compare.
 
         Raises:
             Outcome: `WRONG` or an error of the candidate.
             TaskError: if the reference fails.
         """
         assert self.candidate is not None
-        order = list(range(len(cases))) + ([0] if self.protocol.trials > 1 else [])
+        order = [trial % len(cases) for trial in range(self.protocol.trials)]
         ratio, calls = 0.0, []
         for turn, index in enumerate(order):
             case = cases[index]
             with self.stages.time("correctness"):
                 self._present(self.candidate, case, reference)
                 self.buffers["out"].bytes.fill_(0xFF)
-                reference.synchronize()
+                reference.hand_over()
             deadlines = self.protocol.deadlines
             start = time.perf_counter()
             with self.stages.time("correctness"):

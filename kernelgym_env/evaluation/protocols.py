@@ -56,7 +56,7 @@ class Protocol:
     Attributes:
         name: how it is asked for.
         summary: one sentence.
-        trials: correctness trials with fresh secret inputs.
+        trials: calls that are checked, alternating between two sets of fresh secret inputs.
         error_factor: allowed error as a multiple of the reference's own error against a float64 oracle.
         error_floor: allowed error in units of the dtype's rounding step, scaled by the output's RMS.
         error_floor_half: the same for half-precision outputs, whose rounding step is itself large.
@@ -108,7 +108,7 @@ class Protocol:
             )
 
     def replace(self, **changes: Any) -> Protocol:
-        """A copy with some constants changed.
+        """A copy with some constants changed, named ``<name>+custom`` unless a name is given.
 
         Raises:
             UnknownNameError: for a name that is not a constant of a protocol.
@@ -117,7 +117,8 @@ class Protocol:
         for name in changes:
             if name not in names:
                 raise unknown_name("protocol constant", name, names)
-        return dataclasses.replace(self, **changes)
+        custom = self.name if self.name.endswith("+custom") else f"{self.name}+custom"
+        return dataclasses.replace(self, **{"name": custom, **changes})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -28,6 +28,8 @@ from kernelgym_env.tasks.model import Task
 __all__ = ["Case", "Reference", "TaskError", "derive_seed"]
 
 _counter = itertools.count()
+_KEPT_BYTES = 1 << 30
+"""Free memory that torch may keep for the judge while a worker runs."""
 
 
 class TaskError(Exception):
@@ -217,10 +219,13 @@ class Reference:
             else:
                 case.values.append((path, value))
 
-    def synchronize(self) -> None:
-        """Wait until what the judge launched is done, before another process reads it."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+    def hand_over(self) -> None:
+        """Before another process runs: wait until what was launched here is done, and leave it the device's memory."""
+        if self.device.type != "cuda":
+            return
+        torch.cuda.synchronize(self.device)
+        if torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device) > _KEPT_BYTES:
+            torch.cuda.empty_cache()
 
     def deliver(self, case: Case, views: list[Any]) -> None:
         """Write a case's inputs into the shared buffer's views."""

@@ -115,6 +115,18 @@ TIMES = ("candidate", "eager", "compile", "graph", "floor")
 """Keys of `Evaluation.times`."""
 
 
+_NUMBERS = (
+    "speedup",
+    "speedup_low",
+    "speedup_high",
+    "speedup_compile",
+    "speedup_graph",
+    "coverage",
+    "own_launches",
+    "error_ratio",
+)
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """The verdict on one submission.
@@ -220,7 +232,7 @@ class Evaluation:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Evaluation:
-        """The inverse of `to_dict`.
+        """The inverse of `to_dict`. A null where a number belongs is read as NaN, as strict JSON has no NaN.
 
         Raises:
             InvalidOptionError: if the record has a newer schema or lacks `task_id` or `status`.
@@ -236,6 +248,10 @@ class Evaluation:
         if missing:
             raise InvalidOptionError(f"Not an evaluation record: {', '.join(missing)} missing.")
         known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        known["times"] = {name: Timing(**timing) for name, timing in data.get("times", {}).items()}
+        known.update({name: NAN for name in _NUMBERS if known.get(name, NAN) is None})
+        known["times"] = {
+            name: Timing(**{key: NAN if value is None else value for key, value in timing.items()})
+            for name, timing in data.get("times", {}).items()
+        }
         known["findings"] = tuple(Finding(**finding) for finding in data.get("findings", ()))
         return cls(**known)

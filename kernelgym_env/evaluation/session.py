@@ -25,6 +25,7 @@ from kernelgym_env.evaluation.workers import WorkerEnded, Zygote
 __all__ = ["Session"]
 
 _KNOWN_TASKS = 1024
+_LARGE_BYTES = 4 << 30
 _MANY_CORES = (os.cpu_count() or 1) >= 4
 
 
@@ -163,6 +164,8 @@ class Session:
                 twin = judging.twin(task.source, weights, reference.init)
             judging.attach(candidate)
         judging.check(cases, reference)
+        if sum(case.size for case in cases) > _LARGE_BYTES:
+            del cases[1:]  # expected values in float64 of one set of inputs are enough to hold while both sides run
         if twin is None:
             return "Triton ran in its interpreter on the CPU: checked for correctness, not timed."
         judging.time(twin, cases, reference, order)

@@ -31,7 +31,7 @@ def test_a_submission_carries_it_through_json() -> None:
     assert again.protocol == protocol
     assert isinstance(again.protocol, Protocol)
     assert again.protocol.deadlines.build_s == 7
-    assert fake_evaluation(submission).protocol == "strict"
+    assert fake_evaluation(submission).protocol == "strict+custom"
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e9, "60", None, True])
