@@ -53,7 +53,7 @@ def main() -> None:
         live.update(rendering.table(episode, returns))
     env.close()
     best = info["best_speedup"]
-    console.print(f"First reward after {first_reward:.1f} s, episode in {time.perf_counter() - start:.1f} s.")
+    console.print(f"\nFirst reward after {first_reward:.1f} s, episode in {time.perf_counter() - start:.1f} s.")
     console.print(f"Best speedup over eager PyTorch on this CPU: {best:.2f}x.")
 
 

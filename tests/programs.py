@@ -46,6 +46,7 @@ class ModelNew(nn.Module):
 """
 
 QUICK: Protocol = get_protocol("strict").replace(
+    library_ops="allow",
     min_blocks=3,
     max_blocks=4,
     budget_s=0.2,

@@ -14,6 +14,7 @@ sides are views.
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 import os
 from collections.abc import Callable
@@ -143,6 +144,11 @@ class Buffer:
         start = leaf["offset"]
         flat = self.bytes[start : start + count * dtype.itemsize].view(dtype)
         return flat.as_strided(shape, stride) if count else flat.new_empty(shape)
+
+    def raw(self, leaf: dict[str, Any]) -> torch.Tensor:
+        """The bytes of a densely stored tensor, in the order in which they lie."""
+        size = math.prod(leaf["shape"]) * _DTYPES[leaf["dtype"]].itemsize
+        return self.bytes[leaf["offset"] : leaf["offset"] + size]
 
     def close(self) -> None:
         """Free the memory (the judge's side); views of it must not be used afterwards."""

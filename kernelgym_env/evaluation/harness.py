@@ -4,7 +4,7 @@ It runs in a process forked for this one source, beside code that nobody trusts.
 commands, measures what it is told to, and reports; the judge believes only what lies in its own buffers and what its
 own clock bounds. The trusted reference runs through this same file, in a like process.
 
-Commands (JSON, see `wire`): ``load``, ``buffer``, ``inputs``, ``call``, ``time``.
+Commands (JSON, see `wire`): ``load``, ``tensors``, ``weights``, ``buffer``, ``inputs``, ``call``, ``denied``, ``time``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,20 @@ from typing import Any
 import torch
 
 from kernelgym_env.evaluation import wire
-from kernelgym_env.evaluation.buffers import Buffer, TreeError, build, describe, leaves
+from kernelgym_env.evaluation.buffers import Buffer, TreeError, build, describe, leaves, span
+from kernelgym_env.evaluation.delivery import Courier
+from kernelgym_env.evaluation.denied import Denied, watch_captures
+from kernelgym_env.evaluation.weights import describe_tensors, tensors_of
 
 __all__ = ["serve"]
 
 _MODULE = "kernel_submission"
 _MAX_TEXT = 16_384
+_LATE_S = 0.01
+_LARGE_BYTES = 1 << 30
+# taken before a submission's code can replace it
+_synchronize = torch.cuda.synchronize
+_copy = torch.Tensor.copy_
 _COMPILERS = ("g++", "gcc", "cc", "c++", "clang", "clang++", "nvcc", "ninja", "hipcc", "ptxas")
 _COMPILE_ERRORS = ("CompilationError", "CompileException", "NVRTCError", "CompileTimeAssertionFailure")
 
@@ -113,8 +121,13 @@ class _Harness:
         self.arguments: list[Any] = []
         self.device = "cpu"
         self.flush: torch.Tensor | None = None
+        self.captured: list[str] = []
 
     def run(self) -> None:
+        with watch_captures(self.captured.append):
+            self._serve()
+
+    def _serve(self) -> None:
         while True:
             command = wire.recv(self.reader)
             try:
@@ -130,6 +143,7 @@ class _Harness:
     def do_load(self, command: dict[str, Any]) -> dict[str, Any]:
         """Import the source; construct its model where `construct` is set."""
         self.device = command["device"]
+        self.courier = Courier(self.device)
         if command["threads"]:
             torch.set_num_threads(command["threads"])
         torch.backends.cuda.matmul.allow_tf32 = command["tf32"]
@@ -171,11 +185,60 @@ class _Harness:
         self.arguments = build(command["tree"], self.buffers["in"].tensor)
         return {"ok": True}
 
-    def do_call(self, command: dict[str, Any]) -> dict[str, Any]:
-        """One call; its output goes to the output buffer if it has the expected structure."""
+    def do_tensors(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Tell what parameters the model has."""
+        return {"tensors": describe_tensors(self.model)}
+
+    def do_weights(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Overwrite parameters in place with what lies in the buffer."""
+        tensors = tensors_of(self.model)
         with torch.no_grad():
-            result = self.model(*self.arguments)
-        return self._deliver(result, command["out"])
+            for name, leaf in command["leaves"].items():
+                _copy(tensors[name], self.buffers["weights"].tensor(leaf).reshape(tensors[name].shape))
+        self._sync()
+        return {"ok": True}
+
+    def do_call(self, command: dict[str, Any]) -> dict[str, Any]:
+        """One call; its output goes to the output buffers if it has the expected structure.
+
+        It is copied twice: at the return, on the stream of the call, and again once the whole device is idle. Work that
+        the call left behind on another stream or thread shows as a difference.
+        """
+        arguments = self.arguments
+        if command["fresh"]:
+            arguments = build(command["fresh"], self._taken)
+        self._poison(command["out"])
+        with torch.no_grad():
+            result = self.model(*arguments)
+        answer = self._deliver(result, command["out"], "out")
+        if "unfit" not in answer:
+            self._sync()
+            if self.device == "cpu":
+                time.sleep(_LATE_S)
+            self._deliver(result, command["out"], "late")
+        return answer
+
+    def _taken(self, leaf: dict[str, Any]) -> torch.Tensor:
+        """A copy of an input at an address of its own; zeros stay behind for whoever reads the old place."""
+        view = self.buffers["in"].tensor(leaf)
+        line = view.as_strided((span(leaf["shape"], leaf["stride"]),), (1,))
+        taken = line.clone().as_strided(leaf["shape"], leaf["stride"]) if line.numel() else view.clone()
+        line.zero_()
+        return taken
+
+    def do_denied(self, command: dict[str, Any]) -> dict[str, Any]:
+        """One call in which torch's computing operators are refused; tells which were asked for."""
+        mode = Denied(frozenset(command["allowed"]))
+        answer: dict[str, Any] = {"ok": True}
+        try:
+            with torch.no_grad(), mode:
+                self.model(*self.arguments)
+            self._sync()
+        except BaseException as error:  # the refusal itself, or what the submission made of it
+            answer["failed"] = _describe_error(error)
+        answer["found"] = list(mode.found)[:32]
+        answer["captured"] = self.captured[:32]
+        return answer
 
     def do_time(self, command: dict[str, Any]) -> dict[str, Any]:
         """`calls` cold calls; microseconds of each, and the last output in the output buffer."""
@@ -185,7 +248,9 @@ class _Harness:
         clock = self._time_cuda if self.device != "cpu" else self._time_cpu
         with torch.no_grad():
             times, result = clock(calls)
-        return {"us": times, **self._deliver(result, command["out"])}
+        answer = self._deliver(result, command["out"], "out")
+        self._sync()
+        return {"us": times, **answer}
 
     def _time_cuda(self, calls: int) -> tuple[list[float], Any]:
         assert self.flush is not None
@@ -210,7 +275,8 @@ class _Harness:
             times.append((time.perf_counter_ns() - start) / 1e3)
         return times, result
 
-    def _deliver(self, result: Any, expected: dict[str, Any]) -> dict[str, Any]:
+    def _deliver(self, result: Any, expected: dict[str, Any], name: str) -> dict[str, Any]:
+        """Copy a result into the buffer of that name, if it has the expected structure."""
         try:
             got, _ = describe(result, dense=True)
         except TreeError as error:
@@ -223,12 +289,27 @@ class _Harness:
         if same:
             flat: list[torch.Tensor] = []
             _collect(result, flat)
-            targets = [self.buffers["out"].tensor(leaf) for _, leaf in wanted if leaf["t"] == "tensor"]
-            with torch.no_grad():
-                for target, source in zip(targets, flat, strict=True):
-                    target.copy_(source)
-        self._sync()
+            for tensor in flat:
+                if str(tensor.device) != self.device:
+                    return {"ok": True, "unfit": f"a tensor on {tensor.device} instead of {self.device}"}
+            leaves_got = [leaf for _, leaf in found if leaf["t"] == "tensor"]
+            leaves_wanted = [leaf for _, leaf in wanted if leaf["t"] == "tensor"]
+            for tensor, mine, theirs in zip(flat, leaves_got, leaves_wanted, strict=True):
+                mine["offset"] = theirs["offset"]
+                self.courier.put(tensor, self.buffers[name], mine)
         return {"ok": True, "tree": got}
+
+    def _poison(self, expected: dict[str, Any]) -> None:
+        """Fill the memory that the call's allocations will get with NaN, so that what nobody writes shows."""
+        held = []
+        for _, leaf in leaves(expected):
+            if leaf["t"] == "tensor":
+                size = span(leaf["shape"], leaf["stride"]) * getattr(torch, leaf["dtype"]).itemsize
+                # large pieces come from the system as zeros or from another block; a few are enough
+                held += [torch.empty(size, dtype=torch.uint8, device=self.device).fill_(0xFF) for _ in range(3)]
+                if size > _LARGE_BYTES:
+                    held = held[:1]
+        del held
 
     def _seed(self, seed: int) -> None:
         random.seed(seed)
@@ -238,7 +319,7 @@ class _Harness:
 
     def _sync(self) -> None:
         if self.device != "cpu":
-            torch.cuda.synchronize()
+            _synchronize()
 
 
 def _collect(node: Any, out: list[torch.Tensor]) -> None:

@@ -8,22 +8,20 @@ or `WorkerEnded` (the process died or hung); `session.Session` turns each into a
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from kernelgym_env.evaluation.buffers import Buffer, build, is_description, leaves
 from kernelgym_env.evaluation.correctness import Verdict, compare_all
-from kernelgym_env.evaluation.locks import device_lock
-from kernelgym_env.evaluation.measure import Side, measure
 from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.reference import Case, Reference
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.source import ENTRY, may_compile
-from kernelgym_env.evaluation.statistics import timing
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded, Zygote
 
@@ -200,68 +198,37 @@ class Judging:
     # correctness
 
     def share(self, cases: list[Case], reference: Reference) -> None:
-        """Allocate the buffers both sides see."""
+        """Allocate the buffers both sides see: inputs, outputs at the return and later, parameters."""
         self.buffers["in"] = Buffer.create(max(case.size for case in cases), self.device)
         self.buffers["out"] = Buffer.create(reference.out_size, self.device)
+        self.buffers["late"] = Buffer.create(reference.out_size, self.device)
+        if reference.weight_size:
+            self.buffers["weights"] = Buffer.create(reference.weight_size, self.device)
 
     def attach(self, worker: Worker) -> None:
         """Map the buffers in a worker."""
         for name, buffer in self.buffers.items():
             message, fds = buffer.share()
-            self._command(worker, {"op": "buffer", "name": name, **message}, self.protocol.deadlines.import_s, fds)
+            self.command(worker, {"op": "buffer", "name": name, **message}, self.protocol.deadlines.import_s, fds)
 
-    def _views(self, case: Case) -> list[Any]:
+    def views(self, case: Case) -> list[Any]:
         """The judge's own alias of what a worker gets as arguments."""
         return build(case.tree, self.buffers["in"].tensor)
 
-    def _present(self, worker: Worker, case: Case, reference: Reference) -> None:
+    def present(self, worker: Worker, case: Case, reference: Reference) -> None:
         """Write a case's inputs; a worker keeps its argument objects unless their structure changes."""
-        reference.deliver(case, self._views(case))
+        reference.deliver(case, self.views(case))
         reference.hand_over()
         if self._shown.get(worker.pid) != case.tree:
-            self._command(worker, {"op": "inputs", "tree": case.tree}, self.protocol.deadlines.import_s)
+            self.command(worker, {"op": "inputs", "tree": case.tree}, self.protocol.deadlines.import_s)
             self._shown[worker.pid] = case.tree
 
-    def check(self, cases: list[Case], reference: Reference) -> None:
-        """Call the candidate on the cases in turn (A/B/A …) over the same argument objects, and compare.
+    def compare(self, answer: dict[str, Any], case: Case, reference: Reference) -> Verdict:
+        """Hold an answer, and what lies in the output buffer, against a case whose expected values are known.
 
         Raises:
-            Outcome: `WRONG` or an error of the candidate.
-            TaskError: if the reference fails.
+            WorkerEnded: if the answer has no known form.
         """
-        assert self.candidate is not None
-        order = [trial % len(cases) for trial in range(self.protocol.trials)]
-        ratio, calls = 0.0, []
-        for turn, index in enumerate(order):
-            case = cases[index]
-            with self.stages.time("correctness"):
-                self._present(self.candidate, case, reference)
-                self.buffers["out"].bytes.fill_(0xFF)
-                reference.hand_over()
-            deadlines = self.protocol.deadlines
-            start = time.perf_counter()
-            with self.stages.time("correctness"):
-                answer = self._command(
-                    self.candidate,
-                    {"op": "call", "out": reference.out_tree},
-                    deadlines.run_s if turn else deadlines.first_call_s,
-                )
-                calls.append(time.perf_counter() - start)
-                if not reference.mutates and not reference.untouched(case, self._views(case)):
-                    raise Outcome(Status.WRONG, "ModelNew changed its input tensors; Model leaves them as they are.")
-                # only now: while the candidate ran, no expected value existed
-                reference.expect(case)
-                verdict = self._compare(answer, case, reference)
-            ratio = max(ratio, verdict.ratio)
-            self.error_ratio = ratio
-            if not verdict.ok:
-                raise Outcome(Status.WRONG, verdict.message)
-        # what the first call took longer than the next is just-in-time compilation
-        jit = max(0.0, calls[0] - calls[1]) if len(calls) > 1 else 0.0
-        self.stages.add("correctness", -jit)
-        self.stages.add("build", jit)
-
-    def _compare(self, answer: dict[str, Any], case: Case, reference: Reference) -> Verdict:
         if "unfit" in answer:
             return Verdict(False, math.inf, f"ModelNew returned {str(answer['unfit'])[:300]}.")
         if not is_description(answer.get("tree")):
@@ -270,15 +237,27 @@ class Judging:
         if [_shape_of(leaf) for leaf in wanted] != [_shape_of(leaf) for leaf in found]:
             message = f"Expected {_structure(wanted)}, got {_structure(found)}."
             return Verdict(False, math.inf, message)
-        for (path, value), got in zip(
-            case.values, [leaf["value"] for _, leaf in found if leaf["t"] == "value"], strict=True
-        ):
+        plain = [leaf["value"] for _, leaf in found if leaf["t"] == "value"]
+        for (path, value), got in zip(case.values, plain, strict=True):
             if not _same_value(value, got):
                 return Verdict(False, math.inf, f"{path}: the value differs from the reference's.")
-        outputs = [self.buffers["out"].tensor(leaf) for _, leaf in wanted if leaf["t"] == "tensor"]
-        return compare_all(outputs, case.expected, self.protocol)
+        return compare_all(self.outputs("out", wanted, found), case.expected, self.protocol)
 
-    # timing
+    def outputs(self, name: str, wanted: list[Any], found: list[Any]) -> list[torch.Tensor]:
+        """The tensors in an output buffer, laid out as the worker says it left them.
+
+        Raises:
+            WorkerEnded: if it claims strides that do not fit.
+        """
+        tensors = []
+        for (_, leaf), (_, told) in zip(wanted, found, strict=True):
+            if leaf["t"] != "tensor":
+                continue
+            stride = told.get("stride")
+            if not _is_dense(leaf["shape"], stride):
+                raise WorkerEnded("garbage", "it claims strides that do not fit its output")
+            tensors.append(self.buffers[name].tensor({**leaf, "stride": stride}))
+        return tensors
 
     def twin(self, task_source: str, weight_seed: int, init: list[Any]) -> Worker:
         """Fork the reference's process; its answer is due when timing starts."""
@@ -286,64 +265,16 @@ class Judging:
         worker.post(self._load(worker.folder, task_source, "Model", weight_seed, init))
         return worker
 
-    def time(self, twin: Worker, cases: list[Case], reference: Reference, order_seed: int) -> None:
-        """Measure the speedup; fills `figures`.
-
-        Raises:
-            Outcome: if a timed call gives a wrong output or an error.
-        """
-        assert self.candidate is not None
-        with self.stages.time("start"):
-            answer = twin.wait(self.protocol.deadlines.import_s)
-            if "error" in answer:
-                raise RuntimeError(f"the reference's own process failed: {answer['error']['message'][:500]}")
-            self.attach(twin)
-            for worker in (self.candidate, twin):
-                self._present(worker, cases[0], reference)
-        delivered = 0
-
-        def deliver(index: int) -> None:
-            nonlocal delivered
-            delivered = index % len(cases)
-            for worker in (self.candidate, twin):
-                assert worker is not None
-                self._present(worker, cases[delivered], reference)
-
-        def check(answer: dict[str, Any]) -> None:
-            self._no_error(answer)
-            verdict = self._compare(answer, cases[delivered], reference)
-            if not verdict.ok:
-                raise Outcome(Status.WRONG, f"In a timed call: {verdict.message}")
-
-        single = reference.mutates
-        flush = self.protocol.flush_cpu_mib if self.device == "cpu" else self.protocol.flush_mib
-        command = {"op": "time", "flush": flush << 20, "out": reference.out_tree}
-        mine, theirs = Side(self.candidate, command, check), Side(twin, command, self._no_error)
-        start = time.perf_counter()
-        with device_lock(self.lock):
-            waited = time.perf_counter() - start
-            self.stages.current = "timing"
-            result = measure(mine, theirs, deliver, self.protocol, random.Random(order_seed), single=single)
-        self.stages.add("queue", waited)
-        self.stages.add("timing", result.busy_s)
-        clock = "perf_counter" if self.device == "cpu" else "cuda_event"
-        self.figures = {
-            "speedup": result.speedup,
-            "speedup_low": result.low,
-            "speedup_high": result.high,
-            "times": {"candidate": timing(mine.blocks, clock), "eager": timing(theirs.blocks, clock)},
-        }
-
     # plumbing
 
-    def _command(
+    def command(
         self, worker: Worker, message: dict[str, Any], seconds: float, fds: list[int] | None = None
     ) -> dict[str, Any]:
         answer = worker.ask(message, seconds, fds or ())
-        self._no_error(answer)
+        self.refuse_error(answer)
         return answer
 
-    def _no_error(self, answer: dict[str, Any]) -> None:
+    def refuse_error(self, answer: dict[str, Any]) -> None:
         self._refuse_failed_builds(answer)
         if "error" in answer:
             self._raise_error(answer)
@@ -356,6 +287,18 @@ class Judging:
             worker.close()
         for buffer in self.buffers.values():
             buffer.close()
+
+
+def _is_dense(shape: list[int], stride: Any) -> bool:
+    """Whether strides reach each element of the shape exactly once, in whatever order of the dimensions."""
+    if not isinstance(stride, list) or len(stride) != len(shape) or not all(type(s) is int and s >= 0 for s in stride):
+        return False
+    step = 1
+    for extent, by in sorted(((n, s) for n, s in zip(shape, stride, strict=True) if n > 1), key=lambda pair: pair[1]):
+        if by != step:
+            return False
+        step *= extent
+    return True
 
 
 def _shape_of(leaf: tuple[str, dict[str, Any]]) -> tuple[Any, ...]:

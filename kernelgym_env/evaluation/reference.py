@@ -23,6 +23,7 @@ import torch
 from kernelgym_env.evaluation.buffers import TreeError, build, describe, leaves
 from kernelgym_env.evaluation.correctness import Expected, compare_all
 from kernelgym_env.evaluation.protocols import Protocol
+from kernelgym_env.evaluation.weights import tensors_of
 from kernelgym_env.tasks.model import Task
 
 __all__ = ["Case", "Reference", "TaskError", "derive_seed"]
@@ -64,6 +65,10 @@ class Case:
     expected: list[Expected]
     values: list[tuple[str, Any]]
 
+    def forget(self) -> None:
+        """Drop the expected values, after the reference's parameters have changed."""
+        self.expected, self.values = [], []
+
 
 class Reference:
     """A task's reference on one device. `construct` comes before anything else but reading `init`.
@@ -79,6 +84,8 @@ class Reference:
         out_tree: description of the output, known after `probe`.
         out_size: bytes of an output buffer.
         mutates: whether the reference writes into its inputs.
+        weight_leaves: places of its parameters in a shared buffer, by name, known after `construct`.
+        weight_size: bytes of such a buffer, 0 without parameters.
 
     Raises:
         TaskError: if the source does not import.
@@ -92,6 +99,8 @@ class Reference:
         self.out_tree: dict[str, Any] = {}
         self.out_size = 0
         self.mutates = False
+        self.weight_leaves: dict[str, dict[str, Any]] = {}
+        self.weight_size = 0
         self.model: Any = None
         self.module = types.ModuleType(f"kernelgym_reference_{next(_counter)}")
         with self._importable(), _task_errors("the reference does not load"):
@@ -114,6 +123,10 @@ class Reference:
             self.model = self.module.Model(*self.init).to(self.device)
             if self.protocol.train_mode is not None:
                 self.model.train(self.protocol.train_mode)
+            for name, tensor in tensors_of(self.model).items():
+                leaf, size = describe(tensor, dense=True)
+                self.weight_leaves[name] = {**leaf, "offset": self.weight_size}
+                self.weight_size += size
 
     @contextmanager
     def _importable(self) -> Iterator[None]:

@@ -108,6 +108,11 @@ class Timing:
         }
 
 
+def _timing(data: Mapping[str, Any]) -> Timing:
+    known: dict[str, Any] = {name: NAN if value is None else value for name, value in data.items()}
+    return Timing(**known)
+
+
 STAGES = ("queue", "format", "build", "start", "correctness", "timing", "total")
 """Keys of `Evaluation.stages_s`, in seconds; a stage that did not run has 0."""
 
@@ -249,9 +254,6 @@ class Evaluation:
             raise InvalidOptionError(f"Not an evaluation record: {', '.join(missing)} missing.")
         known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         known.update({name: NAN for name in _NUMBERS if known.get(name, NAN) is None})
-        known["times"] = {
-            name: Timing(**{key: NAN if value is None else value for key, value in timing.items()})
-            for name, timing in data.get("times", {}).items()
-        }
+        known["times"] = {name: _timing(timing) for name, timing in data.get("times", {}).items()}
         known["findings"] = tuple(Finding(**finding) for finding in data.get("findings", ()))
         return cls(**known)

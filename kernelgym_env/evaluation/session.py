@@ -13,12 +13,21 @@ from typing import Any
 import torch
 
 from kernelgym_env._version import __version__
+from kernelgym_env.evaluation.checking import (
+    check,
+    check_denied,
+    check_fresh,
+    match_weights,
+    renew_weights,
+    send_weights,
+)
 from kernelgym_env.evaluation.feedback import explain
 from kernelgym_env.evaluation.judging import Judging, Outcome, Stages
 from kernelgym_env.evaluation.protocols import get_protocol
 from kernelgym_env.evaluation.reference import Reference, TaskError, derive_seed
 from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.evaluation.source import check_format, detect_backend
+from kernelgym_env.evaluation.speed import time_both
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.evaluation.workers import WorkerEnded, Zygote
 
@@ -142,8 +151,9 @@ class Session:
         """All steps; returns a note for the feedback of a correct submission."""
         protocol, stages = judging.protocol, judging.stages
         task = judging.submission.task.for_device(self.kind)
-        weights, order, probe, first, second = (
-            derive_seed(secret, task.hash, number, part) for part in ("weights", "order", "probe", "a", "b")
+        weights, order, probe, first, second, renewed, renewed_again = (
+            derive_seed(secret, task.hash, number, part)
+            for part in ("weights", "order", "probe", "a", "b", "renewed", "renewed again")
         )
         torch.backends.cuda.matmul.allow_tf32 = protocol.tf32
         torch.backends.cudnn.allow_tf32 = protocol.tf32
@@ -163,12 +173,22 @@ class Session:
             if measured and twin is None:
                 twin = judging.twin(task.source, weights, reference.init)
             judging.attach(candidate)
-        judging.check(cases, reference)
+            matched = match_weights(judging, candidate, reference)
+            if renew_weights(reference, matched, renewed):
+                send_weights(judging, candidate, reference, matched)
+        check(judging, cases, reference)
         if sum(case.size for case in cases) > _LARGE_BYTES:
             del cases[1:]  # expected values in float64 of one set of inputs are enough to hold while both sides run
+        with stages.time("correctness"):
+            if renew_weights(reference, matched, renewed_again):
+                send_weights(judging, candidate, reference, matched)
+                for case in cases:
+                    case.forget()
+        check_fresh(judging, cases[0], reference)
+        check_denied(judging, cases[0], reference)
         if twin is None:
             return "Triton ran in its interpreter on the CPU: checked for correctness, not timed."
-        judging.time(twin, cases, reference, order)
+        time_both(judging, twin, cases, reference, order)
         return ""
 
     def _probe(self, reference: Reference, seed: int) -> None:

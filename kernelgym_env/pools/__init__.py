@@ -1,7 +1,9 @@
 """Who runs evaluations.
 
 - `Evaluator` -- the protocol of a pool.
-- `get` -- the shared pool of this process for a key: ``local`` (this machine), ``fake`` (deterministic, for tests).
+- `get` -- the shared pool of this process for a key: ``local`` (this machine), ``fake`` (deterministic, for tests),
+  ``simulated`` (latency tables with noise and failures, for studies).
+- `register` -- gives a configured pool a key of its own.
 - `close_all` -- end every shared pool of this process; done at exit too.
 """
 
@@ -9,14 +11,15 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from kernelgym_env.errors import unknown_name
+from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.pools.base import Evaluator
 
-__all__ = ["Evaluator", "check_key", "close_all", "get"]
+__all__ = ["Evaluator", "check_key", "close_all", "get", "register"]
 
 
 def _local() -> Evaluator:
@@ -31,7 +34,15 @@ def _fake() -> Evaluator:
     return FakePool()
 
 
-_MAKERS: dict[str, Callable[[], Evaluator]] = {"local": _local, "fake": _fake}
+def _simulated() -> Evaluator:
+    from kernelgym_env.pools.simulated import SimulatedPool
+
+    return SimulatedPool()
+
+
+_BUILT_IN: dict[str, Callable[[], Evaluator]] = {"local": _local, "fake": _fake, "simulated": _simulated}
+_MAKERS = dict(_BUILT_IN)
+_KEY = re.compile(r"[\w.-]+")
 # by process too: a forked child must not use its parent's judges
 _pools: dict[tuple[int, str], Any] = {}
 _lock = threading.Lock()
@@ -42,6 +53,39 @@ def check_key(key: str) -> str:
     if key not in _MAKERS:
         raise unknown_name("pool", key, _MAKERS)
     return key
+
+
+def register(key: str, maker: Callable[[], Evaluator]) -> None:
+    """Give a pool of your own a key, which `get` and ``gym.make(..., pool=key)`` then take.
+
+    The pool is made when first asked for and closed at exit, as the others are. A key may be registered again: the
+    pool that it had is closed, and the next `get` makes the new one. A process started by spawning knows no more than
+    its imports: there, register in a module that it imports. A forked process inherits the keys.
+
+    Args:
+        key: letters, digits, ``_``, ``-`` and ``.``; none of the built-in keys.
+        maker: makes the pool; called with no arguments, once in each process.
+
+    Raises:
+        InvalidOptionError: for a key that is taken by a built-in pool or has another form, and a maker that cannot be
+            called.
+
+    >>> from kernelgym_env.pools.simulated import SimulatedPool
+    >>> register("study", lambda: SimulatedPool(seed=7))
+    >>> get("study").seed
+    7
+    """
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        raise InvalidOptionError(f"A pool's key is letters, digits, _, - and . (e.g. 'study'), got {key!r}.")
+    if key in _BUILT_IN:
+        raise InvalidOptionError(f"Pool key {key!r} is built in; choose another. Built in: {', '.join(_BUILT_IN)}.")
+    if not callable(maker):
+        raise InvalidOptionError(f"The maker of pool {key!r} must be callable without arguments, got {maker!r}.")
+    with _lock:
+        _MAKERS[key] = maker
+        former = _pools.pop((os.getpid(), key), None)
+    if former is not None:
+        former.close()
 
 
 def get(key: str = "local") -> Evaluator:

@@ -153,7 +153,9 @@ def test_nothing_is_left_running(judge, local_pool):
     )
     judge(orphan + RIGHT)
     # spelled so that no build is expected and the short deadline holds
-    sleeper = "run = __import__('subproc' 'ess').Popen\nrun(['sleep', '600'], start_new_session=True)\nwhile True: pass\n"
+    sleeper = (
+        "run = __import__('subproc' 'ess').Popen\nrun(['sleep', '600'], start_new_session=True)\nwhile True: pass\n"
+    )
     assert judge(sleeper + RIGHT).status is Status.TIMEOUT
     deadline = time.monotonic() + 3
     while time.monotonic() < deadline and len(processes.descendants(_judge_pid(local_pool))) > 1:

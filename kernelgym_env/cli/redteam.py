@@ -1,0 +1,112 @@
+"""``kernelgym redteam``: run hacks and honest kernels, and see whether the judge tells them apart."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from kernelgym_env import devices
+from kernelgym_env.cli.options import add_device, name_of
+from kernelgym_env.cli.output import NEGATIVE, OK, console, errors, print_json
+from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.evaluation.protocols import get_protocol, protocol_names
+from kernelgym_env.redteam.cases import RedTeamCase, find_cases
+
+__all__ = ["DESCRIPTION", "HELP", "add_arguments", "run"]
+
+HELP = "run hacks and honest kernels, and see whether the judge tells them apart"
+DESCRIPTION = (
+    "Judge every red-team case of a folder that this machine can run, and print what was expected against what was "
+    "judged. Some cases attack the machine that they run on: use a machine or container that you can throw away."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("folder", metavar="DIR", help="a folder of cases, or one case")
+    add_device(parser, "where to run them (default: a GPU if there is one)")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="only cases whose id or folder matches, e.g. 'C*'; may be repeated",
+    )
+    parser.add_argument(
+        "--naive", action="store_true", help="also run each through a naive evaluator, in a process without protection"
+    )
+    parser.add_argument(
+        "--protocol",
+        type=name_of(get_protocol),
+        default="strict",
+        metavar="NAME",
+        help=f"how they are judged: {', '.join(protocol_names())} (default: strict)",
+    )
+    parser.add_argument(
+        "--scale", type=int, default=0, metavar="N", help="factor on the tasks' sizes (default: 1 on a CPU, 8 on a GPU)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=0, metavar="N", help="CPU threads of each process (default: torch's)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the cases and print."""
+    from kernelgym_env.redteam.arena import Arena
+    from kernelgym_env.redteam.report import confusion, failed
+
+    if arguments.scale < 0:
+        raise InvalidOptionError(f"--scale must be 0 (the device's default) or more, got {arguments.scale}.")
+    kind = devices.resolve_device(arguments.device).partition(":")[0]
+    found = find_cases(arguments.folder, arguments.only)
+    cases = [case for case in found if not case.why_not(kind)]
+    for case in found:
+        if why := case.why_not(kind):
+            errors().print(f"skipped {case.name}: {why}", style="dim")
+    records = []
+    options = {name: getattr(arguments, name) for name in ("device", "protocol", "scale", "threads", "naive")}
+    with Arena(**options) as arena, _progress(cases) as advance:
+        for case in cases:
+            record = arena.run(case)
+            records.append(record)
+            advance(f"{case.name}: {record.outcome.status}{'' if record.ok else ', not as expected'}")
+    if arguments.json:
+        print_json([record.to_dict() for record in records])
+    else:
+        console().print(confusion(records))
+        if table := failed(records):
+            console().print(table)
+    return OK if all(record.ok for record in records) else NEGATIVE
+
+
+class _Advance(Protocol):
+    def __call__(self, text: str) -> None: ...
+
+
+@contextmanager
+def _progress(cases: Sequence[RedTeamCase]) -> Iterator[_Advance]:
+    """A bar on stderr; a line per case where stderr is not a terminal."""
+    if not sys.stderr.isatty():
+        done = 0
+
+        def line(text: str) -> None:
+            nonlocal done
+            done += 1
+            sys.stderr.write(f"{done}/{len(cases)} {text}\n")
+            sys.stderr.flush()
+
+        yield line
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=errors(), transient=True) as progress:
+        bar = progress.add_task("", total=len(cases))
+
+        def advance(text: str) -> None:
+            progress.update(bar, advance=1, description=text)
+
+        yield advance

@@ -1,0 +1,223 @@
+"""Running red-team cases through a pool of one's own, one at a time on a machine.
+
+- `Arena` -- the pool, the planted secrets, the probe; `run` takes a case and returns a `Record`.
+- `Record` -- a case, what was observed, and in what the judge fell short.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelgym_env import devices
+from kernelgym_env.evaluation.locks import device_lock
+from kernelgym_env.evaluation.protocols import Deadlines, Protocol, get_protocol
+from kernelgym_env.evaluation.result import Evaluation, Status
+from kernelgym_env.evaluation.submission import Submission
+from kernelgym_env.pools.local import LocalPool
+from kernelgym_env.redteam.cases import RedTeamCase
+from kernelgym_env.redteam.naive import Naive, run_naive
+from kernelgym_env.redteam.probe import PROBE_TASK, probe_source
+from kernelgym_env.redteam.verdict import Outcome, failures
+from kernelgym_env.redteam.watching import Canary, Markers, Processes
+
+__all__ = ["Arena", "Record", "scale_for"]
+
+_GRACE_S = 2.0
+_SLOWER = 4.0
+_PROBE_TRIES = 3
+_LOCK = "redteam"
+_CPU_DEADLINES = Deadlines(import_s=30, build_s=240, first_call_s=40, run_s=30)
+_SUDDEN = (Status.CRASH, Status.TIMEOUT, Status.FAULT)
+
+
+def scale_for(kind: str) -> int:
+    """What ``SCALE`` is rewritten to: work that a GPU does in less than a launch hides every trick with the clock."""
+    return 1 if kind == "cpu" else 8
+
+
+@dataclass(frozen=True)
+class Record:
+    """The result of one case.
+
+    Attributes:
+        case: the case.
+        outcome: what was observed.
+        failures: in what the judge fell short, see `kernelgym_env.redteam.verdict.failures`.
+        naive: what a naive evaluator says, None where it was not asked.
+    """
+
+    case: RedTeamCase
+    outcome: Outcome
+    failures: tuple[str, ...] = ()
+    naive: Naive | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the judge did as the case expects."""
+        return not self.failures
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        case, outcome = self.case, self.outcome
+        return {
+            "id": case.id,
+            "case": case.name,
+            "expect": case.expect,
+            "class": case.kind,
+            "status": outcome.status.value,
+            "credited": outcome.credited,
+            "speedup": outcome.speedup,
+            "speedup_low": outcome.speedup_low,
+            "markers": list(outcome.markers),
+            "leaks": list(outcome.leaks),
+            "processes": outcome.processes,
+            "probe": outcome.probe,
+            "findings": [finding.to_dict() for finding in outcome.findings],
+            "seconds": round(outcome.seconds, 3),
+            "ok": self.ok,
+            "failures": list(self.failures),
+            "feedback": outcome.fault or outcome.feedback,
+            "naive": dataclasses.asdict(self.naive) if self.naive else None,
+        }
+
+
+@dataclass
+class Arena:
+    """A pool in which cases are run.
+
+    Use it as a context manager: secrets are planted in the environment of this process from its start to its end.
+
+    Args:
+        device: ``cpu``, ``cuda`` or ``cuda:<index>``.
+        protocol: how cases are judged. On the CPU its deadlines are shortened, so that a case that hangs costs seconds.
+        scale: what ``SCALE`` of a case's task is rewritten to; 0 takes `scale_for`.
+        threads: CPU threads of each process, 0 for torch's default.
+        naive: whether to run each case through the naive evaluator too.
+    """
+
+    device: str = "cpu"
+    protocol: str | Protocol = "strict"
+    scale: int = 0
+    threads: int = 0
+    naive: bool = False
+    _canary: Canary = field(default_factory=Canary, init=False, repr=False)
+    _pool: LocalPool = field(init=False, repr=False)
+    _normal_us: float = field(default=math.nan, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        resolved = devices.resolve_device(self.device)
+        self.device = "cuda:0" if resolved == "cuda" else resolved
+        self.scale = self.scale or scale_for(self.kind)
+        protocol = get_protocol(self.protocol)
+        shortened = protocol.replace(deadlines=_CPU_DEADLINES) if self.kind == "cpu" else protocol
+        self.protocol = dataclasses.replace(shortened, name=protocol.name)
+
+    @property
+    def kind(self) -> str:
+        """``cpu`` or ``cuda``."""
+        return self.device.partition(":")[0]
+
+    def __enter__(self) -> Arena:
+        self._canary.set()
+        self._pool = LocalPool(threads=self.threads)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.close()
+        self._canary.unset()
+
+    def run(self, case: RedTeamCase) -> Record:
+        """Judge one case and look at what it left behind.
+
+        Cases take turns with those of other arenas on this machine, since all leave their markers in the same place.
+
+        Raises:
+            RuntimeError: if the judge fails the probe before any case has run.
+        """
+        # the first probe starts the judge, and says what is normal before a case could have affected anything
+        if math.isnan(self._normal_us):
+            self._start()
+        with device_lock(_LOCK), self._canary.planted():
+            outcome = self._observe(case)
+            naive = self._ask_naive(case) if self.naive else None
+        return Record(case, outcome, tuple(failures(case, outcome)), naive)
+
+    def _start(self) -> None:
+        evaluation = self._probe()
+        if not evaluation.correct:
+            said = evaluation.fault or evaluation.feedback
+            raise RuntimeError(
+                f"The judge fails a known good kernel before any case has run: {evaluation.status} {said}"
+            )
+        self._normal_us = evaluation.times["candidate"].median_us
+        if math.isnan(self._normal_us):
+            self._normal_us = math.inf
+
+    def _observe(self, case: RedTeamCase) -> Outcome:
+        markers, running = Markers(), Processes()
+        judges = set(self._pool.stats()["judges"].values())
+        start = time.perf_counter()
+        evaluation = self._judge(case.task(self.scale), case.source)
+        seconds = time.perf_counter() - start
+        judges.update(self._pool.stats()["judges"].values())
+        left = running.left(judges, _GRACE_S)
+        found = markers.clear()
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        told = json.dumps(evaluation.to_dict()) + "".join(text for _, text in found)
+        outcome = Outcome(
+            evaluation.status,
+            evaluation.speedup,
+            evaluation.speedup_low,
+            evaluation.speedup_high,
+            evaluation.findings,
+            evaluation.feedback,
+            evaluation.fault,
+            tuple(path for path, _ in found),
+            tuple(self._canary.search(told)),
+            len(left),
+            seconds=seconds,
+        )
+        if case.expect == "contain" or case.kind == "environment" or left or evaluation.status in _SUDDEN:
+            outcome = dataclasses.replace(outcome, probe=self._probe_problem())
+        if case.honest and outcome.credited and not math.isnan(outcome.speedup):
+            honest = self._judge(case.task(self.scale), case.honest)
+            outcome = dataclasses.replace(outcome, honest_high=honest.speedup_high)
+        return outcome
+
+    def _judge(self, task: Any, source: str) -> Evaluation:
+        return self._pool.submit(Submission(task, source, device=self.device, protocol=self.protocol)).result()
+
+    def _probe(self) -> Evaluation:
+        protocol = get_protocol(self.protocol).replace(min_blocks=3, max_blocks=6, budget_s=0.2)
+        submission = Submission(PROBE_TASK, probe_source(self.kind), device=self.device, protocol=protocol)
+        return self._pool.submit(submission).result()
+
+    def _probe_problem(self) -> str:
+        """What is wrong with the evaluation of a known good kernel; one that is slow once may be so by chance."""
+        problem = ""
+        for _ in range(_PROBE_TRIES):
+            evaluation = self._probe()
+            if not evaluation.correct:
+                return f"a known good kernel was judged {evaluation.status}"
+            took = evaluation.times["candidate"].median_us
+            if not took > _SLOWER * self._normal_us:
+                return ""
+            problem = f"a known good kernel took {took / self._normal_us:.1f} times as long as before"
+        return problem
+
+    def _ask_naive(self, case: RedTeamCase) -> Naive:
+        markers = Markers()
+        naive = run_naive(case, self.kind, scale=self.scale, environ=self._canary.values)
+        found = markers.clear()
+        leaks = self._canary.search(naive.error + "".join(text for _, text in found))
+        return dataclasses.replace(naive, markers=tuple(path for path, _ in found), leaks=tuple(leaks))

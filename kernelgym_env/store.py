@@ -1,0 +1,248 @@
+"""Trajectories in a file: append a turn, read episodes.
+
+A store is one file with a JSON object a line, in the order in which turns were played. It is only ever appended to.
+
+- What was appended stays, also when the process is killed right after: `append` returns when the line is with the
+  operating system.
+- Several processes and threads may append to one file; each line is written under a lock (``flock``), so lines never
+  mix.
+- A process that is killed while it writes leaves a torn line. Readers skip it, and the next writer ends it, so that it
+  costs nothing but itself.
+
+Lines are strict JSON: NaN is ``null`` and infinity a text there, and both are numbers again when read.
+
+- `TurnRecord` -- one turn.
+- `Store` -- the file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.evaluation.result import Evaluation
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock; one process at a time may write there
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["SCHEMA", "Store", "TurnRecord"]
+
+SCHEMA = 1
+"""Version of `TurnRecord.to_dict`; a reader refuses a newer one."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TurnRecord:
+    """One turn of an episode.
+
+    Attributes:
+        run_id: the experiment, as the user names it.
+        episode_id: the same for all turns of an episode and for no other.
+        task_id: the task.
+        turn: number of the turn in its episode, from 1.
+        prompt: what the policy saw: chat messages where the observation has that form, else the observation.
+        action: what it did.
+        evaluation: `Evaluation.to_dict`; empty for other environments.
+        score: the turn's score (``info["score"]``).
+        reward: the turn's reward, as the agent got it.
+        terminated: whether the episode ended with it.
+        truncated: whether it was cut off there.
+        valid: False for a fault: the turn enters no return, group or metric.
+        tokens: token ids of the action, None where there are none.
+        logprobs: log-probability of each token under the policy that sampled it.
+        versions: what it was played with.
+        schema: version of this form.
+    """
+
+    run_id: str
+    episode_id: str
+    task_id: str
+    turn: int
+    prompt: Any
+    action: Any
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
+    score: float = 0.0
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    valid: bool = True
+    tokens: Sequence[int] | None = None
+    logprobs: Sequence[float] | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    def to_dict(self) -> dict[str, Any]:
+        """Data for strict JSON.
+
+        Raises:
+            InvalidOptionError: for a value that JSON has no form for.
+        """
+        return {item.name: _to_json(getattr(self, item.name), item.name) for item in fields(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TurnRecord:
+        """The inverse of `to_dict`. Keys that this version does not know are left out.
+
+        Raises:
+            InvalidOptionError: for a newer schema, or a record without the keys that identify a turn.
+
+        >>> record = TurnRecord("run", "e1", "KernelGym/RowSum", 1, "prompt", "action", score=float("nan"))
+        >>> TurnRecord.from_dict(record.to_dict()).score
+        nan
+        """
+        schema = data.get("schema", SCHEMA)
+        if not isinstance(schema, int) or schema > SCHEMA:
+            raise InvalidOptionError(f"TurnRecord schema {schema!r} is newer than this version reads ({SCHEMA}).")
+        needed = ("run_id", "episode_id", "task_id", "turn", "prompt", "action")
+        if missing := [key for key in needed if key not in data]:
+            raise InvalidOptionError(f"Not a record of a turn: {', '.join(missing)} missing.")
+        known = {item.name: data[item.name] for item in fields(cls) if item.name in data}
+        for key in ("score", "reward"):
+            if key in known:
+                known[key] = _number(known[key])
+        if known.get("logprobs") is not None:
+            known["logprobs"] = [_number(value) for value in known["logprobs"]]
+        if known.get("evaluation"):
+            known["evaluation"] = _evaluation(known["evaluation"])
+        return cls(**known)
+
+
+class Store:
+    """A file of turns.
+
+    Args:
+        path: the file; it and its folder are made by the first `append`.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> store = Store(f"{folder.name}/trajectories.jsonl")
+    >>> for turn in (1, 2):
+    ...     store.append(TurnRecord("run", "e1", "KernelGym/RowSum", turn, "prompt", "action", score=1.3))
+    >>> [[record.score for record in episode] for episode in store.episodes()]
+    [[1.3, 1.3]]
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).expanduser()
+
+    def append(self, record: TurnRecord) -> None:
+        """Write one turn at the end of the file.
+
+        Raises:
+            InvalidOptionError: for a record that JSON has no form for; nothing is written then.
+            OSError: if the file cannot be written.
+        """
+        data = _line(record)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        try:
+            if fcntl is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)  # given back by close, also when the process is killed
+            if not _ends_a_line(descriptor):
+                data = b"\n" + data
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+        finally:
+            os.close(descriptor)
+
+    def records(self) -> Iterator[TurnRecord]:
+        """Every turn, in the order in which they were written; a torn line is skipped.
+
+        Raises:
+            InvalidOptionError: for a record of a newer version of this package.
+            FileNotFoundError: if there is no file.
+        """
+        with open(self.path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                try:
+                    data = json.loads(line)
+                except ValueError:
+                    data = None
+                if isinstance(data, dict):
+                    yield TurnRecord.from_dict(data)
+                elif line.endswith(b"\n"):
+                    _LOG.warning("%s, line %d is torn and was skipped.", self.path.name, number)
+                # else it may just be written
+
+    def episodes(self) -> Iterator[list[TurnRecord]]:
+        """The turns of each episode together, in the order of their first turns.
+
+        An episode that was not played to its end is among them; its last record is neither terminated nor truncated.
+        The file is read once and held in memory.
+
+        Raises:
+            InvalidOptionError: for a record of a newer version of this package.
+            FileNotFoundError: if there is no file.
+        """
+        found: dict[tuple[str, str], list[TurnRecord]] = {}
+        for record in self.records():
+            found.setdefault((record.run_id, record.episode_id), []).append(record)
+        for turns in found.values():
+            yield sorted(turns, key=lambda record: record.turn)
+
+
+def _ends_a_line(descriptor: int) -> bool:
+    size = os.fstat(descriptor).st_size
+    return size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
+
+
+def _line(record: TurnRecord) -> bytes:
+    data = record.to_dict()
+    try:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
+    except UnicodeEncodeError:  # a lone surrogate has no form in UTF-8, but an escape
+        text = json.dumps(data, allow_nan=False, separators=(",", ":")).encode("ascii")
+    return text + b"\n"
+
+
+def _to_json(value: Any, what: str) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    if isinstance(value, np.ndarray):
+        return _to_json(value.tolist(), what)
+    if isinstance(value, list | tuple):
+        return [_to_json(item, what) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _to_json(item, what) for key, item in value.items()}
+    raise InvalidOptionError(f"{what} holds a {type(value).__name__}, for which JSON has no form: {value!r:.100}.")
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+_NUMBERS = frozenset(name for name, item in Evaluation.__dataclass_fields__.items() if item.type == "float")
+
+
+def _evaluation(data: Mapping[str, Any]) -> dict[str, Any]:
+    """An evaluation as `Evaluation.to_dict` gave it, with its numbers back."""
+    result: dict[str, Any] = {key: _number(value) if key in _NUMBERS else value for key, value in data.items()}
+    if "times" in result:
+        result["times"] = {
+            name: {key: _number(value) if key.endswith("_us") else value for key, value in timing.items()}
+            for name, timing in result["times"].items()
+        }
+    return result

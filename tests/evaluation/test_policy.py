@@ -1,0 +1,231 @@
+"""Weights that change, work that is left behind, operators that are denied: real submissions on the CPU."""
+
+import pytest
+from programs import QUICK, RIGHT, task
+
+from kernelgym_env.evaluation.result import Status
+from kernelgym_env.evaluation.submission import Submission
+
+FORBID = QUICK.replace(library_ops="forbid")
+GEMM = QUICK.replace(library_ops="gemm")
+
+CTYPES = """
+import ctypes, os, subprocess, tempfile
+import torch
+from torch import nn
+
+SOURCE = r'''
+#include <cmath>
+extern "C" void clamp(const float* x, const float* w, float* y, long rows, long n) {
+    for (long i = 0; i < rows * n; ++i) {
+        float t = x[i] * w[i % n];
+        y[i] = (t < -1 ? -1 : t > 1 ? 1 : t) + 0.5f * std::fabs(x[i]);
+    }
+}
+'''
+folder = tempfile.mkdtemp()
+with open(os.path.join(folder, "k.cpp"), "w") as file:
+    file.write(SOURCE)
+subprocess.run(["g++", "-O2", "-shared", "-fPIC", "-o", folder + "/k.so", folder + "/k.cpp"], check=True)
+lib = ctypes.CDLL(folder + "/k.so")
+lib.clamp.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_long] * 2
+
+
+def run(x, w):
+    y = torch.empty_like(x)
+    lib.clamp(x.data_ptr(), w.data_ptr(), y.data_ptr(), *x.shape)
+    return y
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(256))
+
+    def forward(self, x):
+        return run(x, self.w)
+"""
+
+AFFINE = task(
+    "        return nn.functional.layer_norm(args[0], (64,), self.g, self.b)",
+    "[torch.randn(32, 64)]",
+    "        self.g = nn.Parameter(torch.ones(64))\n        self.b = nn.Parameter(torch.zeros(64))",
+)
+LINEAR = task(
+    "        return torch.relu(self.l(args[0]))", "[torch.randn(64, 48)]", "        self.l = nn.Linear(48, 80)"
+)
+
+
+@pytest.fixture
+def judge(local_pool):
+    from programs import TASK
+
+    def run(source, on=TASK, protocol=QUICK):
+        return local_pool.submit(Submission(on, source, device="cpu", protocol=protocol)).result(timeout=120)
+
+    return run
+
+
+def module(init, body):
+    return (
+        "import torch\nfrom torch import nn\n\nclass ModelNew(nn.Module):\n    def __init__(self):\n"
+        f"        super().__init__()\n{init}\n    def forward(self, x):\n{body}\n"
+    )
+
+
+# weights
+
+
+def test_weights_under_another_name_and_shape_are_found(judge):
+    renamed = RIGHT.replace(
+        "self.w = nn.Parameter(torch.randn(256))", "self.scale = nn.Parameter(torch.randn(256)[None])"
+    )
+    evaluation = judge(renamed.replace("x * self.w", "x * self.scale[0]"))
+    assert evaluation.status is Status.CORRECT, evaluation.feedback
+
+
+def test_what_is_packed_from_weights_must_be_renewed(judge):
+    stale = module(
+        "        self.l = nn.Linear(48, 80)\n        self.packed = self.l.weight.detach().t().contiguous()",
+        "        return torch.relu(x @ self.packed + self.l.bias)",
+    )
+    assert judge(stale, LINEAR).status is Status.WRONG
+    renewed = module(
+        "        self.l = nn.Linear(48, 80)\n        self.seen = None",
+        "        if self.seen != self.l.weight._version:\n"
+        "            self.packed, self.seen = self.l.weight.detach().t().contiguous(), self.l.weight._version\n"
+        "        return torch.relu(x @ self.packed + self.l.bias)",
+    )
+    evaluation = judge(renewed, LINEAR)
+    assert evaluation.status is Status.CORRECT, evaluation.feedback
+
+
+def test_parameters_that_are_one_and_zero_when_fresh_cannot_be_left_out(judge):
+    ignored = module("        pass", "        return nn.functional.layer_norm(x, (64,))")
+    assert judge(ignored, AFFINE).status is Status.WRONG
+    kept_but_ignored = module(
+        "        self.g = nn.Parameter(torch.ones(64))\n        self.b = nn.Parameter(torch.zeros(64))",
+        "        return nn.functional.layer_norm(x, (64,))",
+    )
+    assert judge(kept_but_ignored, AFFINE).status is Status.WRONG
+    used = kept_but_ignored.replace("(x, (64,))", "(x, (64,), self.g, self.b)")
+    assert judge(used, AFFINE).status is Status.CORRECT
+
+
+def test_a_weight_scaled_at_construction_is_left_alone(judge):
+    # the old name holds other values, so it is not the reference's tensor; nothing is overwritten on either side
+    folded = RIGHT.replace("nn.Parameter(torch.randn(256))", "nn.Parameter(2 * torch.randn(256))").replace(
+        "x * self.w", "x * (self.w / 2)"
+    )
+    evaluation = judge(folded)
+    assert evaluation.status is Status.CORRECT, evaluation.feedback
+
+
+# work left behind, objects seen before
+
+
+def test_a_thread_that_writes_after_the_return_is_seen(judge):
+    late = RIGHT.replace("        return (x", "        y = torch.zeros_like(x)\n        z = (x").replace(
+        "alpha=0.5)\n",
+        "alpha=0.5)\n"
+        "        import threading, time\n"
+        "        threading.Thread(target=lambda: (time.sleep(0.003), y.copy_(z))).start()\n"
+        "        return y\n",
+    )
+    evaluation = judge(late)
+    assert evaluation.status is Status.WRONG
+    assert "after the call had returned" in evaluation.feedback
+
+
+def test_answers_kept_by_address_are_wrong(judge):
+    cached = RIGHT.replace(
+        "        return (x",
+        "        k = (x.data_ptr(), x._version)\n"
+        "        self.kept = getattr(self, 'kept', {})\n"
+        "        if k in self.kept: return self.kept[k]\n"
+        "        self.kept[k] = (x",
+    ).replace("alpha=0.5)\n", "alpha=0.5)\n        return self.kept[k]\n")
+    assert judge(cached).status is Status.WRONG
+
+
+def test_reading_the_first_objects_instead_of_the_arguments_is_wrong(judge):
+    first = RIGHT.replace(
+        "        return (x", "        self.x = getattr(self, 'x', x)\n        x = self.x\n        return (x"
+    )
+    assert judge(first).status is Status.WRONG
+
+
+def test_replaced_operators_do_not_touch_the_delivery(judge):
+    cheat = (
+        "import torch\n"
+        "torch.Tensor.copy_ = lambda self, other: self\n"
+        "torch.Tensor.data_ptr = lambda self: 0\n"
+        "torch.Tensor.contiguous = lambda self: self\n" + RIGHT
+    )
+    evaluation = judge(cheat)
+    assert evaluation.status is Status.CORRECT, evaluation.feedback
+
+
+@pytest.mark.parametrize(
+    "expression", ["y.t().contiguous().t()", "y[:, None].expand(64, 1, 256)[:, 0]", "y.repeat(1, 2)[:, :256]"]
+)
+def test_outputs_may_lie_in_any_order(judge, expression):
+    source = RIGHT.replace("return (x", "y = (x").replace("alpha=0.5)\n", f"alpha=0.5)\n        return {expression}\n")
+    evaluation = judge(source)
+    assert evaluation.status is Status.CORRECT, evaluation.feedback
+
+
+# operators
+
+
+def test_own_kernels_pass_where_operators_are_denied(judge):
+    evaluation = judge(CTYPES, protocol=FORBID)
+    assert evaluation.status is Status.CORRECT, evaluation.feedback
+
+
+POLICY = {
+    "the reference's own operators": RIGHT,
+    "an operator after an own kernel": CTYPES.replace("return run(x, self.w)", "return run(x, self.w).mul(1.0)"),
+    "a refusal that is swallowed": CTYPES.replace(
+        "return run(x, self.w)",
+        "try:\n            return torch.clamp(x * self.w, -1, 1) + 0.5 * x.abs()\n"
+        "        except RuntimeError:\n            return run(x, self.w)",
+    ),
+    "torch.compile": RIGHT.replace(
+        "class ModelNew",
+        "@torch.compile\ndef f(x, w):\n    return (x * w).clamp(-1, 1) + x.abs() / 2\n\n\nclass ModelNew",
+    ).replace("return (x * self.w).clamp_(-1, 1).add_(x.abs(), alpha=0.5)", "return f(x, self.w)"),
+}
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=pytest.mark.slow if "compile" in name else ()) for name in POLICY]
+)
+def test_operators_that_do_the_work_are_policy(judge, case):
+    evaluation = judge(POLICY[case], protocol=FORBID.replace(deadlines=FORBID.deadlines.__class__(first_call_s=90)))
+    assert evaluation.status is Status.POLICY, evaluation.feedback
+    assert not evaluation.credited
+
+
+FREE = {
+    "casts and copies": "return run(x.double().float().clone(), self.w)",
+    "views and padding": "return torch.cat([run(x[:32].contiguous(), self.w), run(x[32:].contiguous(), self.w)])",
+    "a small operator": "s = (self.w * 2 / 2)\n        return run(x, s)",
+    "an item": "assert x[0, 0].item() == x[0, 0].item()\n        return run(x, self.w)",
+    "fill": "y = torch.zeros_like(x).fill_(3)\n        return run(x, self.w)",
+}
+
+
+@pytest.mark.parametrize("case", FREE)
+def test_bookkeeping_is_free(judge, case):
+    evaluation = judge(CTYPES.replace("return run(x, self.w)", FREE[case]), protocol=FORBID)
+    assert evaluation.status is Status.CORRECT, evaluation.feedback
+
+
+def test_gemm_lets_products_through_and_nothing_else(judge):
+    product = task("        return args[0] @ args[1]", "[torch.randn(64, 48), torch.randn(48, 96)]")
+    copy = product.source.replace("class Model(", "class ModelNew(")
+    assert judge(copy, product, GEMM).status is Status.CORRECT
+    assert judge(copy, product, FORBID).status is Status.POLICY
+    fused = task("        return torch.relu(args[0] @ args[1])", "[torch.randn(64, 48), torch.randn(48, 96)]")
+    assert judge(fused.source.replace("class Model(", "class ModelNew("), fused, GEMM).status is Status.POLICY
