@@ -54,4 +54,4 @@ def _claims(study: Mapping[str, Any], axes: Any) -> None:
     axes.set_yticks(range(len(claims)), [claim["text"] for claim in reversed(claims)], fontsize=7)
     axes.set_xticks([-1, 0, 1], ["reversed", "0", "as published"])
     axes.set_xlim(-1.15, 1.6)
-    axes.set_title("difference of runs with the same seed, 95% interval; each on its own scale", fontsize=8)
+    axes.set_title("difference at equal seeds, 95% interval, each to its own scale", fontsize=7)

@@ -86,7 +86,7 @@ class Study:
 
 
 RATE = 0.5
-RATES = (0.125, 0.25, 0.5, 1.0, 2.0)
+RATES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def start(seed: int, world: World, **options: Any) -> tuple[Learner, SimulatedPool, np.random.Generator]:
@@ -385,7 +385,7 @@ def run_fake(seed: int, size: Size, *, clip: str, kind: str) -> Outcome:
     normaliser = RunningNormalizeClip(Scores(), clip=1.5, scope="running")
     normaliser.reset()
     share = []
-    for _ in range(size.steps):
+    for _ in range(3 * size.steps):  # a share that still rises after one time says little
         share.append(float(learner.first()[:, world.hacks()].sum(axis=1).mean()))
         batch = rollout(learner, pool, random, size=size.group)
         scores = batch.scores(rewards.cuda_l1)

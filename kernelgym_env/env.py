@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import CancelledError
 from typing import Any
 
 import gymnasium as gym
@@ -277,7 +278,11 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
             library_ops=self.library_ops,
             previous_best=None if math.isnan(best) else best,
         )
-        return pools.get(self.pool).submit(submission).result()
+        try:
+            return pools.get(self.pool).submit(submission).result()
+        except CancelledError:
+            fault = "the pool was closed before the evaluation had started"
+            return Evaluation(self._task.id, Status.FAULT, protocol=get_protocol(self.protocol).name, fault=fault)
 
     def _observe(self) -> dict[str, Any]:
         assert self._episode is not None

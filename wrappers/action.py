@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from kernelgym_env.env import STOP
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.limits import MAX_SOURCE_CHARS
+from kernelgym_env.prompts.reply import parse_reply
 from kernelgym_env.spaces import UnicodeText
 from kernelgym_env.wrappers.base import KernelWrapper
-from kernelgym_env.wrappers.reply import parse_reply
 
 __all__ = ["MAX_SCHEDULES", "ExtractCode", "ScheduleAction"]
 

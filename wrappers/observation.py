@@ -19,11 +19,11 @@ from gymnasium import spaces
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.limits import MAX_PROMPT_CHARS, MAX_SOURCE_CHARS, clip
 from kernelgym_env.prompts import messages, render_prompt
+from kernelgym_env.prompts.reply import fenced, parse_reply, summary_of
 from kernelgym_env.spaces import UnicodeText
 from kernelgym_env.store import Store
 from kernelgym_env.wrappers.base import KernelWrapper, load_function, needs, number, whole
 from kernelgym_env.wrappers.exemplars import Kernel, draw
-from kernelgym_env.wrappers.reply import fenced, parse_reply, summary_of
 
 __all__ = ["ChatObservation", "Exemplars", "HistoryPrompt", "estimate_tokens"]
 

@@ -8,12 +8,16 @@ sides are views.
 - `describe` -- a pytree of tensors and plain values as JSON, with offsets into a buffer.
 - `build` -- the inverse: views into a buffer.
 - `is_description` -- whether untrusted data has that form.
+- `describe_plain`, `build_plain` -- the same for constructor arguments, values included.
+- `skeleton` -- what two outputs must share.
+- `ordered_keys` -- the order in which a dict is walked.
 - `span` -- how many elements a strided tensor reaches over.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import math
 import mmap
 import os
@@ -22,13 +26,28 @@ from typing import Any
 
 import torch
 
-__all__ = ["ALIGN", "Buffer", "TreeError", "build", "describe", "is_description", "leaves", "span"]
+__all__ = [
+    "ALIGN",
+    "Buffer",
+    "TreeError",
+    "build",
+    "build_plain",
+    "describe",
+    "describe_plain",
+    "is_description",
+    "leaves",
+    "ordered_keys",
+    "skeleton",
+    "span",
+]
 
 ALIGN = 512
 """Every tensor starts at a multiple of this many bytes."""
 
 _MAX_DEPTH = 16
 _MAX_LEAVES = 1024
+_MAX_TEXT = 4096
+_SMALL_BYTES = 1 << 18
 _DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in vars(torch).values()
@@ -101,8 +120,10 @@ class Buffer:
         """
         size = max(ALIGN, -(-size // ALIGN) * ALIGN)
         if device == "cpu":
-            fd = os.memfd_create("kernelgym", os.MFD_CLOEXEC)
+            fd = os.memfd_create("kernelgym", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(fd, size)
+            # a candidate that shrank it would have the judge killed at the next access
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
             return cls(size, device, fd, 0, _map(fd, size), True)
         torch.cuda.current_stream(device)  # makes the primary context current in this thread
         torch.empty(1, device=device)
@@ -218,15 +239,24 @@ def describe(value: Any, *, dense: bool) -> tuple[dict[str, Any], int]:
             position += -(-span(shape, stride) * node.dtype.itemsize // ALIGN) * ALIGN
             return leaf
         if isinstance(node, dict):
-            keys = list(dict.keys(node))
-            if not all(type(key) in (str, int, bool) for key in keys):
-                raise TreeError("a dict whose keys are neither text nor integers")
+            # an output's dict has no order, an argument's keeps its own
+            keys = ordered_keys(node)
+            if not dense:
+                keys = list(dict.keys(node))
             return {"t": "dict", "keys": keys, "items": [walk(dict.__getitem__(node, key), depth + 1) for key in keys]}
         if isinstance(node, list):
             return {"t": "list", "items": [walk(item, depth + 1) for item in list.__iter__(node)]}
         if isinstance(node, tuple):
             return {"t": "tuple", "items": [walk(item, depth + 1) for item in tuple.__iter__(node)]}
-        if node is None or type(node) in (bool, int, float, str):
+        if node is None or type(node) in (bool, float):
+            return {"t": "value", "value": node}
+        if type(node) is int:
+            if not -(2**63) <= node < 2**64:
+                raise TreeError("an integer of more than 64 bits")
+            return {"t": "value", "value": node}
+        if type(node) is str:
+            if len(node) > _MAX_TEXT:
+                raise TreeError(f"a text of {len(node)} characters")
             return {"t": "value", "value": node}
         raise TreeError(f"a value of type {type(node).__name__}")
 
@@ -241,6 +271,57 @@ def build(tree: dict[str, Any], tensor: Callable[[dict[str, Any]], Any]) -> Any:
     if kind == "value":
         return tree["value"]
     items = [build(item, tensor) for item in tree["items"]]
+    if kind == "dict":
+        return dict(zip(tree["keys"], items, strict=True))
+    return tuple(items) if kind == "tuple" else items
+
+
+def describe_plain(value: Any) -> dict[str, Any]:
+    """Describe constructor arguments as plain data, without a buffer: what `describe` takes, dtypes and devices too;
+    the values of small tensors go along.
+
+    Raises:
+        TreeError: for anything else, or for a tensor of more than `_SMALL_BYTES`.
+    """
+    if isinstance(value, torch.Tensor):
+        data = value.detach().cpu().contiguous()
+        size = data.numel() * data.element_size()
+        if size > _SMALL_BYTES:
+            raise TreeError(f"a constructor argument of {size} bytes; at most {_SMALL_BYTES} are passed on")
+        dtype = str(data.dtype).removeprefix("torch.")
+        raw = data.reshape(-1).view(torch.uint8).numpy().tobytes().hex() if size else ""
+        return {"t": "data", "dtype": dtype, "shape": list(data.shape), "hex": raw}
+    if isinstance(value, (torch.dtype, torch.device)):
+        return {"t": type(value).__name__, "name": str(value).removeprefix("torch.")}
+    if isinstance(value, dict):
+        keys = list(value)
+        if not all(type(key) in (str, int, bool) for key in keys):
+            raise TreeError("a dict whose keys are neither text nor integers")
+        return {"t": "dict", "keys": keys, "items": [describe_plain(item) for item in value.values()]}
+    if isinstance(value, (list, tuple)):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {"t": kind, "items": [describe_plain(item) for item in value]}
+    if isinstance(value, complex):
+        return {"t": "complex", "real": value.real, "imag": value.imag}
+    return describe(value, dense=True)[0]
+
+
+def build_plain(tree: dict[str, Any]) -> Any:
+    """The inverse of `describe_plain`; tensors come out on the CPU."""
+    kind = tree["t"]
+    if kind == "data":
+        raw = bytearray.fromhex(tree["hex"])
+        flat = torch.frombuffer(raw, dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
+        return flat.view(_DTYPES[tree["dtype"]]).reshape(tree["shape"]).clone()
+    if kind == "dtype":
+        return _DTYPES[tree["name"]]
+    if kind == "device":
+        return torch.device(tree["name"])
+    if kind == "complex":
+        return complex(tree["real"], tree["imag"])
+    if kind == "value":
+        return tree["value"]
+    items = [build_plain(item) for item in tree["items"]]
     if kind == "dict":
         return dict(zip(tree["keys"], items, strict=True))
     return tuple(items) if kind == "tuple" else items
@@ -263,7 +344,9 @@ def is_description(tree: Any, depth: int = 0) -> bool:
         return "value" in tree and isinstance(tree["value"], (bool, int, float, str, type(None)))
     if kind == "tensor":
         shape = tree.get("shape")
-        return tree.get("dtype") in _DTYPES and isinstance(shape, list) and all(type(n) is int for n in shape)
+        dtype = tree.get("dtype")
+        known = isinstance(dtype, str) and dtype in _DTYPES
+        return known and isinstance(shape, list) and all(type(n) is int for n in shape)
     items = tree.get("items")
     if kind not in ("list", "tuple", "dict") or not isinstance(items, list) or len(items) > _MAX_LEAVES:
         return False
@@ -272,6 +355,28 @@ def is_description(tree: Any, depth: int = 0) -> bool:
         if not isinstance(keys, list) or len(keys) != len(items) or not all(isinstance(k, (str, int)) for k in keys):
             return False
     return all(is_description(item, depth + 1) for item in items)
+
+
+def ordered_keys(node: dict[Any, Any]) -> list[Any]:
+    """Keys of a dict in an order that does not depend on how it was filled.
+
+    Raises:
+        TreeError: if they are neither text nor integers.
+    """
+    keys = list(dict.keys(node))
+    if not all(type(key) in (str, int, bool) for key in keys):
+        raise TreeError("a dict whose keys are neither text nor integers")
+    return sorted(keys, key=lambda key: (type(key).__name__, key))
+
+
+def skeleton(tree: dict[str, Any]) -> Any:
+    """A description reduced to its containers, keys, shapes and dtypes: what two outputs must share."""
+    kind = tree["t"]
+    if kind == "tensor":
+        return (kind, tree["dtype"], tuple(tree["shape"]))
+    if kind == "value":
+        return kind
+    return (kind, tuple(tree.get("keys", ())), tuple(skeleton(item) for item in tree["items"]))
 
 
 def _dense(shape: list[int]) -> list[int]:

@@ -130,7 +130,7 @@ def compare(output: torch.Tensor, expected: Expected, protocol: Protocol) -> Ver
     share = wrong / reference.numel()
     message = (
         f"{expected.path}: {share:.2%} of the {_name(reference)} elements are off by more than rounding explains "
-        f"(greatest error {relative:.1e} of the output's RMS, {worst:.3g} times what is allowed)."
+        f"(greatest error {relative:.2g} times the output's RMS, {worst:.3g} times what is allowed)."
     )
     return Verdict(False, worst, message)
 

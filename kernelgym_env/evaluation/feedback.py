@@ -52,9 +52,15 @@ def explain(detail: str, *, output: str = "") -> str:
         detail: error text; its head and tail survive the bound.
         output: what the code printed; its tail survives.
     """
+    detail, output = _printable(detail), _printable(output)
     text = clip(_PATHS.sub("", detail.strip()), MAX_FEEDBACK_CHARS * 5 // 8)
     printed = clip(_PATHS.sub("", output.strip()), MAX_FEEDBACK_CHARS // 4, head=0.3)
     return text + (f"\n\nPrinted by the code:\n{printed}" if printed else "")
+
+
+def _printable(text: str) -> str:
+    """Text that any terminal and file can hold: lone surrogates and NUL are written out."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def at_level(evaluation: Evaluation, level: str) -> str:

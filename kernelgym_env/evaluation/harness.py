@@ -21,7 +21,17 @@ from typing import Any
 import torch
 
 from kernelgym_env.evaluation import wire
-from kernelgym_env.evaluation.buffers import Buffer, TreeError, build, describe, leaves, span
+from kernelgym_env.evaluation.buffers import (
+    Buffer,
+    TreeError,
+    build,
+    build_plain,
+    describe,
+    leaves,
+    ordered_keys,
+    skeleton,
+    span,
+)
 from kernelgym_env.evaluation.delivery import Courier
 from kernelgym_env.evaluation.denied import Denied, watch_captures
 from kernelgym_env.evaluation.weights import describe_tensors, tensors_of
@@ -35,6 +45,7 @@ _LARGE_BYTES = 1 << 30
 # taken before a submission's code can replace it
 _synchronize = torch.cuda.synchronize
 _copy = torch.Tensor.copy_
+_FOLDER = ""
 _COMPILERS = ("g++", "gcc", "cc", "c++", "clang", "clang++", "nvcc", "ninja", "hipcc", "ptxas")
 _COMPILE_ERRORS = ("CompilationError", "CompileException", "NVRTCError", "CompileTimeAssertionFailure")
 
@@ -66,18 +77,24 @@ def _is_compile_error(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "Error building extension" in _text(error)
 
 
-def _describe_error(error: BaseException) -> dict[str, Any]:
-    """What the judge is told of an exception; never raises."""
-    try:
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if not frame.filename.startswith("<frozen") and frame.filename != __file__]
-        where = "".join(
-            f'  File "{os.path.basename(frame.filename)}", line {frame.lineno}, in {frame.name}\n'
-            + (f"    {frame.line}\n" if frame.line else "")
-            for frame in own[-12:]
-        )
-    except BaseException:  # a traceback object of the submission's making
-        where = ""
+def _name_of(error: BaseException) -> str:
+    """The class's name, whatever its metaclass says."""
+    return type.__getattribute__(type(error), "__name__")[:200]
+
+
+def _where(error: BaseException) -> str:
+    """The submission's own frames of a traceback, innermost last; the last few of any where it has none."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
+    own = [frame for frame in frames if _FOLDER and frame.filename.startswith(_FOLDER)]
+    return "".join(
+        f'  File "{os.path.basename(frame.filename)}", line {frame.lineno}, in {frame.name}\n'
+        + (f"    {frame.line}\n" if frame.line else "")
+        for frame in (own[-8:] or [frame for frame in frames if frame.filename != __file__][-3:])
+    )
+
+
+def _said(error: BaseException) -> str:
+    """An exception's text with what a compiler said and with the exceptions behind it."""
     message = _text(error)
     for name in ("stdout", "stderr", "output"):
         extra = getattr(error, name, None)
@@ -85,11 +102,32 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
             extra = extra.decode("utf-8", "replace")
         if isinstance(extra, str) and extra:
             message += f"\n{_clip(extra)}"
-    try:
-        compiled = _is_compile_error(error)
-    except BaseException:
-        compiled = False
-    return {"type": type(error).__name__[:200], "message": message, "where": _clip(where), "compile": compiled}
+    members = getattr(error, "exceptions", None)
+    if isinstance(members, tuple):
+        for member in members[:4]:
+            if isinstance(member, BaseException):
+                message += f"\n- {_name_of(member)}: {_text(member)}"
+    behind, seen = error.__cause__ or (None if error.__suppress_context__ else error.__context__), 0
+    while isinstance(behind, BaseException) and seen < 3:
+        message += f"\ncaused by {_name_of(behind)}: {_text(behind)}"
+        behind, seen = behind.__cause__ or (None if behind.__suppress_context__ else behind.__context__), seen + 1
+    return _clip(message)
+
+
+def _describe_error(error: BaseException) -> dict[str, Any]:
+    """What the judge is told of an exception; never raises, whatever the exception's class does."""
+    described: dict[str, Any] = {"type": "Exception", "message": "", "where": "", "compile": False}
+    for key, make in (("type", _name_of), ("message", _said), ("where", _where), ("compile", _is_compile_error)):
+        try:
+            value = make(error)
+            described[key] = value if isinstance(value, bool) else _clip(_plain(value))
+        except BaseException:  # the exception is of the submission's making, and so is any failure here
+            described["message"] = described["message"] or f"<{described['type']} whose text could not be made>"
+    return described
+
+
+def _plain(text: str) -> str:
+    return str.__str__(text).encode("utf-8", "backslashreplace").decode()
 
 
 class _BuildWatch:
@@ -114,7 +152,7 @@ class _BuildWatch:
 class _Harness:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.reader = wire.Reader(sock, limit=64 * wire.MAX_FRAME)
+        self.reader = wire.Reader(sock, limit=64 * wire.MAX_FRAME, fds=True)
         self.watch = _BuildWatch()
         self.buffers: dict[str, Buffer] = {}
         self.model: Any = None
@@ -132,8 +170,6 @@ class _Harness:
             command = wire.recv(self.reader)
             try:
                 reply = getattr(self, f"do_{command['op']}")(command)
-            except wire.WireError:
-                raise
             except BaseException as error:  # SystemExit and KeyboardInterrupt are the submission's too
                 reply = {"error": _describe_error(error)}
             reply["builds_failed"] = self.watch.failures[:4]
@@ -149,6 +185,8 @@ class _Harness:
         torch.backends.cuda.matmul.allow_tf32 = command["tf32"]
         torch.backends.cudnn.allow_tf32 = command["tf32"]
         self._seed(command["seed"])
+        global _FOLDER
+        _FOLDER = os.path.dirname(command["path"])
         spec = importlib.util.spec_from_file_location(_MODULE, command["path"])
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -161,7 +199,7 @@ class _Harness:
             return {"ok": True}
         self._seed(command["seed"])
         with torch.no_grad():
-            model = entry(*command["init"])
+            model = entry(*build_plain(command["init"]))
             self.model = model.to(self.device) if isinstance(model, torch.nn.Module) else model
         if command["train_mode"] is not None:
             self.model.train(command["train_mode"])
@@ -282,11 +320,7 @@ class _Harness:
         except TreeError as error:
             return {"ok": True, "unfit": str(error)}
         wanted, found = leaves(expected), leaves(got)
-        same = [path for path, _ in wanted] == [path for path, _ in found] and all(
-            a["t"] == b["t"] and (a["t"] == "value" or (a["dtype"], a["shape"]) == (b["dtype"], b["shape"]))
-            for (_, a), (_, b) in zip(wanted, found, strict=True)
-        )
-        if same:
+        if skeleton(got) == skeleton(expected):
             flat: list[torch.Tensor] = []
             _collect(result, flat)
             for tensor in flat:
@@ -327,7 +361,7 @@ def _collect(node: Any, out: list[torch.Tensor]) -> None:
     if isinstance(node, torch.Tensor):
         out.append(node)
     elif isinstance(node, dict):
-        for key in dict.keys(node):
+        for key in ordered_keys(node):
             _collect(dict.__getitem__(node, key), out)
     elif isinstance(node, list):
         for item in list.__iter__(node):

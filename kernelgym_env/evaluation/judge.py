@@ -46,21 +46,27 @@ def main() -> None:
     parser.add_argument("--socket", type=int, required=True)
     parser.add_argument("--device", required=True, help="as the client calls it: cpu or cuda:<index>")
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--sandbox", default="best_effort")
+    parser.add_argument("--memory-gib", type=float, default=None)
+    parser.add_argument("--cores", type=int, default=None)
     arguments = parser.parse_args()
+    os.umask(0o022)  # what is written for a worker must be readable under another user id
     client = socket.socket(fileno=arguments.socket)
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
     sessions: list[Any] = []
     reader = wire.Reader(client, limit=_LARGEST)
     threading.Thread(target=_read, args=(reader, requests, sessions), daemon=True).start()
 
+    from kernelgym_env.evaluation.sandbox.options import SandboxOptions
     from kernelgym_env.evaluation.session import Session
     from kernelgym_env.evaluation.submission import Submission
 
     # the client made this device the only visible one
     device = "cpu" if arguments.device == "cpu" else "cuda:0"
-    session = Session(device, arguments.device, arguments.threads)
+    sandbox = SandboxOptions(arguments.sandbox, arguments.memory_gib, arguments.cores)
+    session = Session(device, arguments.device, arguments.threads, sandbox)
     sessions.append(session)
-    session.zygote.wait_ready()
+    session.prepare()
     wire.send(client, {"ready": os.getpid()})
     while True:
         request = requests.get()

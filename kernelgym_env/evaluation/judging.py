@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
-from kernelgym_env.evaluation.buffers import Buffer, build, is_description, leaves
+from kernelgym_env.evaluation.buffers import Buffer, build, is_description, leaves, skeleton
 from kernelgym_env.evaluation.correctness import Verdict, compare_all
 from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.reference import Case, Reference
 from kernelgym_env.evaluation.result import Status
+from kernelgym_env.evaluation.scratch import write_text
 from kernelgym_env.evaluation.source import ENTRY, may_compile
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded, Zygote
@@ -117,7 +118,7 @@ class Judging:
 
     # building and starting
 
-    def launch(self, weight_seed: int, init: list[Any]) -> Worker:
+    def launch(self, weight_seed: int, init: dict[str, Any]) -> Worker:
         """Fork the candidate and have it import and construct; the answer is due from `started`.
 
         On a GPU a source that may start a native compiler is first imported where no GPU is visible, so that a long
@@ -163,19 +164,18 @@ class Judging:
         self.workers.append(worker)
         return worker
 
-    def _load(self, folder: Path, source: str, entry: str, weight_seed: int, init: list[Any] | None) -> dict[str, Any]:
-        path = folder / f"{'submission' if entry == ENTRY else 'reference'}.py"
-        path.write_text(source, encoding="utf-8")
+    def _load(
+        self, folder: Path, source: str, entry: str, weight_seed: int, init: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        path = write_text(folder, f"{'submission' if entry == ENTRY else 'reference'}.py", source)
         for name, text in (self.submission.files or {}).items() if entry == ENTRY else ():
-            target = folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
+            write_text(folder, name, text)
         return {
             "op": "load",
             "path": str(path),
             "entry": entry,
             "construct": init is not None,
-            "init": init or [],
+            "init": init,
             "seed": weight_seed,
             "device": self.device,
             "threads": self.threads,
@@ -234,8 +234,8 @@ class Judging:
         if not is_description(answer.get("tree")):
             raise WorkerEnded("garbage", "it described its output in no known form")
         wanted, found = leaves(reference.out_tree), leaves(answer["tree"])
-        if [_shape_of(leaf) for leaf in wanted] != [_shape_of(leaf) for leaf in found]:
-            message = f"Expected {_structure(wanted)}, got {_structure(found)}."
+        if skeleton(reference.out_tree) != skeleton(answer["tree"]):
+            message = f"Expected {_structure(reference.out_tree)}, got {_structure(answer['tree'])}."
             return Verdict(False, math.inf, message)
         plain = [leaf["value"] for _, leaf in found if leaf["t"] == "value"]
         for (path, value), got in zip(case.values, plain, strict=True):
@@ -259,7 +259,7 @@ class Judging:
             tensors.append(self.buffers[name].tensor({**leaf, "stride": stride}))
         return tensors
 
-    def twin(self, task_source: str, weight_seed: int, init: list[Any]) -> Worker:
+    def twin(self, task_source: str, weight_seed: int, init: dict[str, Any]) -> Worker:
         """Fork the reference's process; its answer is due when timing starts."""
         worker = self._fork(None)
         worker.post(self._load(worker.folder, task_source, "Model", weight_seed, init))
@@ -301,17 +301,19 @@ def _is_dense(shape: list[int], stride: Any) -> bool:
     return True
 
 
-def _shape_of(leaf: tuple[str, dict[str, Any]]) -> tuple[Any, ...]:
-    path, node = leaf
-    return (path, node["t"]) if node["t"] == "value" else (path, node["t"], node["dtype"], tuple(node["shape"]))
-
-
-def _structure(found: list[tuple[str, dict[str, Any]]]) -> str:
-    parts = []
-    for path, leaf in found[:8]:
-        kind = f"{leaf['dtype']}{leaf['shape']}" if leaf["t"] == "tensor" else type(leaf["value"]).__name__
-        parts.append(f"{path} {kind}")
-    return ", ".join(parts) + (f" and {len(found) - 8} more" if len(found) > 8 else "") if parts else "nothing"
+def _structure(tree: dict[str, Any], depth: int = 0) -> str:
+    """A description in words, e.g. ``tuple(float32[3, 4], int64[3])``."""
+    if tree["t"] == "tensor":
+        return f"{tree['dtype']}{tree['shape']}"
+    if tree["t"] == "value":
+        return type(tree["value"]).__name__
+    if depth > 3:
+        return "…"
+    parts = [_structure(item, depth + 1) for item in tree["items"][:8]]
+    if tree["t"] == "dict":
+        parts = [f"{key!r}: {part}" for key, part in zip(tree["keys"], parts, strict=False)]
+    more = ", …" if len(tree["items"]) > 8 else ""
+    return f"{tree['t']}({', '.join(parts)}{more})"
 
 
 def _same_value(wanted: Any, got: Any) -> bool:

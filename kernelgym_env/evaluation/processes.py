@@ -2,6 +2,7 @@
 
 - `children`, `descendants` -- who is below a process.
 - `kill_descendants` -- SIGKILL all of them, again and again, until none is left or time is up.
+- `kill_user` -- SIGKILL everything that runs under a user id, all at once.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import signal
 import time
 
-__all__ = ["children", "descendants", "kill_descendants"]
+__all__ = ["children", "descendants", "kill_descendants", "kill_user"]
 
 
 def _parents() -> dict[int, int]:
@@ -73,3 +74,21 @@ def kill_descendants(pid: int, seconds: float) -> int:
         if not alive or time.monotonic() > end:
             return len(seen)
         time.sleep(0.002)
+
+
+def kill_user(uid: int) -> None:
+    """Kill every process of a user at once, so that none can start another one in between.
+
+    Args:
+        uid: a user id that this process, which must be root, does not have itself.
+    """
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            os.kill(-1, signal.SIGKILL)  # all that this user may signal, but for the caller
+        finally:
+            os._exit(0)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(child, 0)

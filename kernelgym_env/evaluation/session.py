@@ -26,6 +26,9 @@ from kernelgym_env.evaluation.judging import Judging, Outcome, Stages
 from kernelgym_env.evaluation.protocols import get_protocol
 from kernelgym_env.evaluation.reference import Reference, TaskError, derive_seed
 from kernelgym_env.evaluation.result import Evaluation, Status
+from kernelgym_env.evaluation.sandbox.options import SandboxOptions
+from kernelgym_env.evaluation.sandbox.trial import settle
+from kernelgym_env.evaluation.sandbox.warden import SandboxError
 from kernelgym_env.evaluation.source import check_format, detect_backend
 from kernelgym_env.evaluation.speed import time_both
 from kernelgym_env.evaluation.submission import Submission
@@ -45,9 +48,10 @@ class Session:
         device: ``"cpu"`` or ``"cuda:0"`` as seen by this process.
         name: how the device is called outside, e.g. ``"cuda:3"``; names the device lock.
         threads: CPU threads of each worker and of the judge, 0 for torch's default.
+        sandbox: how workers are confined.
     """
 
-    def __init__(self, device: str, name: str, threads: int = 0) -> None:
+    def __init__(self, device: str, name: str, threads: int = 0, sandbox: SandboxOptions | None = None) -> None:
         self.device = device
         self.name = name
         self.threads = threads
@@ -55,7 +59,9 @@ class Session:
         self._probed: dict[tuple[str, bool | None], tuple[dict[str, Any], int, bool]] = {}
         interpreter = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""} if self.kind == "cpu" else {}
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        self.zygote = Zygote(self.kind, interpreter or ({"CUDA_VISIBLE_DEVICES": visible} if visible else {}))
+        self.sandbox = sandbox or SandboxOptions()
+        environ = interpreter or ({"CUDA_VISIBLE_DEVICES": visible} if visible else {})
+        self.zygote = Zygote(self.kind, environ, self.sandbox)
         if threads:
             torch.set_num_threads(threads)
         self.hardware, self._environ = self._look()
@@ -73,6 +79,16 @@ class Session:
             "cuda": torch.version.cuda or "",
         }
         return hardware, {"TORCH_CUDA_ARCH_LIST": capability}
+
+    def prepare(self) -> None:
+        """Wait for the fork server, and find out what CUDA needs of the sandbox.
+
+        Raises:
+            ZygoteError: if the fork server does not come up.
+        """
+        self.zygote.wait_ready()
+        if self.kind == "cuda":
+            settle(self.zygote, self.device)
 
     def close(self) -> None:
         """End the fork server and all its jobs."""
@@ -115,6 +131,9 @@ class Session:
             status, detail = outcome.status, outcome.detail
         except TaskError as error:
             status, detail = Status.TASK_INVALID, str(error)
+        except SandboxError as error:
+            # another judge on this machine would refuse it too, so this is no case for another try
+            status, detail = Status.FAULT, str(error)
         except WorkerEnded as ended:
             status = Status.TIMEOUT if ended.kind == "timeout" else Status.CRASH
             detail = f"In the {stages.current} stage: {ended.detail}."
@@ -133,7 +152,8 @@ class Session:
             protocol=protocol.name,
             device=self.name,
             error_ratio=judging.error_ratio,
-            feedback=explain(detail, output=printed),
+            feedback="" if status is Status.FAULT else explain(detail, output=printed),
+            fault=detail if status is Status.FAULT else "",
             stages_s=stages.seconds,
             provenance={
                 "package": __version__,
@@ -142,7 +162,8 @@ class Session:
                 "versions": self.zygote.versions,
                 "protocol": protocol.to_dict(),
                 "backend": backend,
-                "isolation": {"process": "forked", "sandbox": "none"},
+                "sandbox": self.sandbox.mode,
+                "isolation": judging.candidate.isolation if judging.candidate else {},
             },
             **figures,
         )
@@ -159,10 +180,10 @@ class Session:
         torch.backends.cudnn.allow_tf32 = protocol.tf32
         with stages.time("start"):
             reference = Reference(task, self.device, weights, protocol)
-            candidate = judging.launch(weights, reference.init)
+            candidate = judging.launch(weights, reference.init_tree)
             # while the candidate imports (or compiles) and constructs, the judge prepares its own side, and where there
             # are cores for it the reference's twin does too
-            twin = judging.twin(task.source, weights, reference.init) if measured and _MANY_CORES else None
+            twin = judging.twin(task.source, weights, reference.init_tree) if measured and _MANY_CORES else None
             reference.construct()
             self._probe(reference, probe)
             cases = [reference.case(seed) for seed in ((first, second) if protocol.trials > 1 else (first,))]
@@ -171,7 +192,7 @@ class Session:
             judging.started()
         with stages.time("start"):
             if measured and twin is None:
-                twin = judging.twin(task.source, weights, reference.init)
+                twin = judging.twin(task.source, weights, reference.init_tree)
             judging.attach(candidate)
             matched = match_weights(judging, candidate, reference)
             if renew_weights(reference, matched, renewed):

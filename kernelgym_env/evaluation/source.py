@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import threading
 import warnings
 
 from kernelgym_env.limits import MAX_SOURCE_CHARS
@@ -18,6 +19,8 @@ __all__ = ["ENTRY", "check_format", "detect_backend", "may_compile"]
 ENTRY = "ModelNew"
 """The class a submission must define."""
 
+# warnings' filters belong to the whole process
+_PARSING = threading.Lock()
 _NATIVE = re.compile(r"load_inline|cpp_extension|subprocess|\bos\s*\.\s*(system|popen|exec|spawn)|nvcc|\bg\+\+|\bgcc\b")
 
 
@@ -43,7 +46,7 @@ def check_format(source: str) -> str:
     except UnicodeEncodeError as error:
         return f"The source is not valid Unicode text (character {error.start})."
     try:
-        with warnings.catch_warnings():
+        with _PARSING, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a SyntaxWarning is not an error
             tree = ast.parse(source)
     except SyntaxError as error:

@@ -19,6 +19,7 @@ __all__ = ["MAX_FRAME", "Reader", "WireError", "readable", "recv", "send"]
 MAX_FRAME = 1 << 20
 """Greatest accepted frame from an untrusted peer, in bytes."""
 
+_LONGEST_S = 1_000_000.0
 _HEAD = struct.Struct("<I")
 
 
@@ -46,11 +47,14 @@ class Reader:
     Args:
         sock: a stream socket.
         limit: greatest frame in bytes.
+        fds: whether file descriptors are taken; they are collected in `fds`. Without it the kernel drops what an
+            untrusted peer sends along.
     """
 
-    def __init__(self, sock: socket.socket, limit: int = MAX_FRAME) -> None:
+    def __init__(self, sock: socket.socket, limit: int = MAX_FRAME, *, fds: bool = False) -> None:
         self.sock = sock
         self.limit = limit
+        self._takes_fds = fds
         self.fds: list[int] = []
         self._data = bytearray()
 
@@ -60,10 +64,11 @@ class Reader:
         Raises:
             WireError: at the end of the stream, for a frame over the limit, or for one that is not a JSON object.
         """
-        if (message := self._take()) is not None:
+        if (message := self.take()) is not None:
             return message
         try:
-            chunk, ancillary, _, _ = self.sock.recvmsg(1 << 16, socket.CMSG_SPACE(16 * 4))
+            space = socket.CMSG_SPACE(16 * 4) if self._takes_fds else 0
+            chunk, ancillary, _, _ = self.sock.recvmsg(1 << 16, space)
         except (BlockingIOError, InterruptedError):
             return None
         except OSError as error:
@@ -76,9 +81,14 @@ class Reader:
         if not chunk:
             raise WireError("connection closed")
         self._data += chunk
-        return self._take()
+        return self.take()
 
-    def _take(self) -> dict[str, Any] | None:
+    def take(self) -> dict[str, Any] | None:
+        """The next message if it has been read in full already.
+
+        Raises:
+            WireError: for a frame over the limit, or one that is not a JSON object.
+        """
         if len(self._data) < _HEAD.size:
             return None
         (size,) = _HEAD.unpack_from(self._data)
@@ -105,7 +115,7 @@ def readable(seconds: float, *fds: int) -> set[int]:
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)
-    return {fd for fd, _ in poll.poll(max(0.0, seconds) * 1000)}
+    return {fd for fd, _ in poll.poll(min(max(0.0, seconds), _LONGEST_S) * 1000)}
 
 
 def recv(reader: Reader) -> dict[str, Any]:

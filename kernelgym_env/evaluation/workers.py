@@ -26,6 +26,9 @@ from typing import Any
 
 from kernelgym_env import settings
 from kernelgym_env.evaluation import processes, wire
+from kernelgym_env.evaluation.sandbox.options import SandboxOptions
+from kernelgym_env.evaluation.sandbox.readable import private_places
+from kernelgym_env.evaluation.sandbox.warden import Cell, SandboxError, Warden
 from kernelgym_env.limits import clip
 
 __all__ = ["Worker", "WorkerEnded", "Zygote", "ZygoteError"]
@@ -68,15 +71,21 @@ class Zygote:
     Args:
         kind: ``"cpu"`` or ``"cuda"``. On the CPU, Triton runs in its interpreter.
         environ: set on top of the scrubbed environment.
+        sandbox: how its workers are confined.
+
+    Attributes:
+        warden: makes the plan of each worker's sandbox.
 
     Raises:
         ZygoteError: if it does not come up within two minutes.
     """
 
-    def __init__(self, kind: str, environ: Mapping[str, str]) -> None:
+    def __init__(self, kind: str, environ: Mapping[str, str], sandbox: SandboxOptions | None = None) -> None:
         self._jobs = 0
         self._lock = threading.Lock()
-        self.folder = Path(tempfile.mkdtemp(prefix="judge-", dir=settings.runtime_dir()))
+        _sweep(settings.runtime_dir())
+        self.folder = Path(tempfile.mkdtemp(prefix=f"judge-{os.getpid()}-", dir=settings.runtime_dir()))
+        self.warden = Warden(sandbox or SandboxOptions(), kind, self.folder)
         ours, theirs = socket.socketpair()
         root = str(Path(__file__).resolve().parents[2])
         self._log = open(self.folder / "zygote.log", "wb+")  # noqa: SIM115  (closed in `close`)
@@ -98,6 +107,7 @@ class Zygote:
                 "HOME": str(self.folder),
                 "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")])),
                 "KERNELGYM_IMPORT_ROOT": root,
+                "KERNELGYM_SANDBOX": json.dumps({"private": private_places(), "cores": self.warden.cores}),
                 "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
                 "PYTHONDONTWRITEBYTECODE": "1",
                 **environ,
@@ -121,12 +131,13 @@ class Zygote:
         self.versions = self._answer(_START_S)["versions"]
         self._ready = True
 
-    def fork(self, environ: Mapping[str, str], *, folder: Path | None = None) -> Worker:
+    def fork(self, environ: Mapping[str, str], *, folder: Path | None = None, trial: bool = False) -> Worker:
         """Fork a worker with a private folder.
 
         Args:
             environ: set in the worker on top of its private folders.
             folder: an existing folder to go on in (a build's), or None for a new one.
+            trial: it answers `sandbox.trial` instead of the harness's commands.
 
         Raises:
             ZygoteError: if the fork server is gone.
@@ -136,13 +147,21 @@ class Zygote:
             self._jobs += 1
             job = self._jobs
             if folder is None:
-                folder = self.folder / f"job-{job}"
-                for name in ("", "home", "tmp"):
+                folder = Path(tempfile.mkdtemp(prefix=f"job-{job}-", dir=self.folder))
+                for name in ("home", "tmp"):
                     (folder / name).mkdir(mode=0o700)
+            cell = self.warden.cell(folder)
             control, theirs = socket.socketpair()
             output, output_write = os.pipe()
             status, status_write = os.pipe()
-            request = {"op": "fork", "job": job, "folder": str(folder), "environ": {**_private(folder), **environ}}
+            request = {
+                "op": "fork",
+                "job": job,
+                "folder": str(folder),
+                "environ": {**_private(folder), **environ},
+                "sandbox": cell.plan.to_dict(),
+                "trial": trial,
+            }
             try:
                 wire.send(self._sock, request, [theirs.fileno(), output_write, status_write])
                 pid = self._answer(_START_S)["pid"]
@@ -152,7 +171,7 @@ class Zygote:
                 theirs.close()
                 os.close(output_write)
                 os.close(status_write)
-            return Worker(pid, control, output, status, folder)
+            return Worker(pid, control, output, status, folder, cell)
 
     def _answer(self, seconds: float) -> dict[str, Any]:
         end = time.monotonic() + seconds
@@ -179,7 +198,26 @@ class Zygote:
         self.process.wait()
         self._sock.close()
         self._log.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_tree(self.folder)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder that a submission may have filled in any way; never raises."""
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except (OSError, RecursionError):
+        # folders nested by the thousand, or without the right to enter
+        subprocess.run(["rm", "-rf", "--", str(folder)], check=False, stderr=subprocess.DEVNULL)
+
+
+def _sweep(runtime: Path) -> None:
+    """Remove the folders of judges that died without cleaning up."""
+    for folder in runtime.glob("judge-*-*"):
+        pid = folder.name.split("-")[1]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            remove_tree(folder)
 
 
 def _private(folder: Path) -> dict[str, str]:
@@ -187,6 +225,8 @@ def _private(folder: Path) -> dict[str, str]:
     home = folder / "home"
     return {
         "HOME": str(home),
+        "USER": "kernelgym",
+        "LOGNAME": "kernelgym",
         "TMPDIR": str(folder / "tmp"),
         "XDG_CACHE_HOME": str(home / ".cache"),
         "TRITON_CACHE_DIR": str(home / "triton"),
@@ -204,11 +244,14 @@ class Worker:
     Attributes:
         pid: process id of its supervisor.
         folder: its private folder.
+        isolation: what was in force around it, by layer; known from its first answer on.
     """
 
-    def __init__(self, pid: int, control: socket.socket, output: int, status: int, folder: Path) -> None:
+    def __init__(self, pid: int, control: socket.socket, output: int, status: int, folder: Path, cell: Cell) -> None:
         self.pid = pid
         self.folder = folder
+        self.isolation: dict[str, str] = {}
+        self._cell = cell
         self._control = control
         self._control.setblocking(False)
         self._reader = wire.Reader(control)
@@ -259,16 +302,20 @@ class Worker:
 
         Raises:
             WorkerEnded: if none comes within `seconds`, or the worker ended, or it is not an answer.
+            SandboxError: if the worker refused to go on without a sandbox.
         """
         end = time.monotonic() + seconds
         while True:
             left = end - time.monotonic()
-            ready = wire.readable(left, self._control.fileno(), self._status)
+            # bytes that keep trickling in do not move the deadline
+            ready = wire.readable(left, self._control.fileno(), self._status) if left > 0 else set()
             if self._control.fileno() in ready:
                 try:
                     message = self._reader.feed()
                 except wire.WireError as error:
                     raise self._end(str(error)) from None
+                if message is not None and not self.isolation:
+                    message = self._enter(message)
                 if message is not None:
                     if message.get("nonce") != self._nonce:
                         self.kill()
@@ -285,10 +332,20 @@ class Worker:
         self.post(message, fds)
         return self.wait(seconds)
 
+    def _enter(self, message: dict[str, Any]) -> dict[str, Any] | None:
+        """Take a worker's first message, sent before it has read anything of a submission; returns what follows it."""
+        if "refused" in message:
+            self.kill()
+            raise SandboxError(str(message["refused"]))
+        self.isolation = message.get("isolation", {})
+        return self._reader.take() if self.isolation else message
+
     def _end(self, detail: str) -> WorkerEnded:
         """Find out how it ended; a worker that only closed its socket is killed."""
         wire.readable(0.5, self._status)
         ended = self.kill()
+        if ended.get("excess"):
+            return WorkerEnded("exit", self._cell.excess(ended["excess"]))
         if ended.get("signal") is not None and not ended.get("ours"):
             name = signal.Signals(ended["signal"]).name if ended["signal"] in list(signal.Signals) else ended["signal"]
             return WorkerEnded("exit", f"the process was ended by {name}")
@@ -301,7 +358,7 @@ class Worker:
 
         Returns:
             How it ended: ``code`` or ``signal`` (None where unknown), ``leftover`` (processes found at its end),
-            ``ours`` (whether this call killed it).
+            ``excess`` (what it took too much of), ``ours`` (whether this call killed it).
         """
         if self._ended is not None:
             return self._ended
@@ -315,6 +372,9 @@ class Worker:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
             report = {"code": None, "signal": None, "leftover": 0}
+        if self._cell.out_of_memory():
+            report["excess"] = "memory"
+        self._cell.close()
         self._ended = {**report, "ours": ours}
         os.close(self._status)
         self._control.close()
@@ -330,6 +390,7 @@ class Worker:
     def stop(self) -> None:
         """Tell everything the worker started to die, without waiting for it."""
         if self._ended is None:
+            self._cell.kill()
             for pid in processes.descendants(self.pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -338,4 +399,4 @@ class Worker:
         """End the worker; remove its folder unless a later worker goes on in it."""
         self.kill()
         if not keep_folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_tree(self.folder)

@@ -6,8 +6,10 @@ kills whatever it left behind and writes one line of truth, exit code or signal,
 
     judge ── zygote ── supervisor (one a job) ── candidate ── whatever it starts
 
-Requests: ``{"op": "fork", "job": n, "folder": path, "environ": {...}}`` with three file descriptors (control socket,
-output pipe, status pipe). Replies: ``{"job": n, "pid": supervisor}``.
+Requests: ``{"op": "fork", "job": n, "folder": path, "environ": {...}, "sandbox": {...}, "trial": bool}`` with three file
+descriptors (control socket, output pipe, status pipe). Replies: ``{"job": n, "pid": supervisor}``. The candidate's own
+first message, before it has read anything of a submission, says what sandbox it is in: ``{"isolation": {...}}``, or
+``{"refused": text}`` where it must not go on.
 """
 
 from __future__ import annotations
@@ -16,21 +18,26 @@ import contextlib
 import ctypes
 import json
 import os
-import resource
 import selectors
 import signal
 import socket
 import sys
 import time
+import traceback
 from typing import Any
 
 from kernelgym_env.evaluation import processes, wire
+from kernelgym_env.evaluation.sandbox.enter import Refusal, enter
+from kernelgym_env.evaluation.sandbox.plan import Plan
+from kernelgym_env.evaluation.sandbox.readable import Readable, survey
+from kernelgym_env.evaluation.sandbox.watch import Watch
 
 __all__ = ["main"]
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_PDEATHSIG = 1
 _SWEEP_S = 1.0
+_WATCH_S = 0.25
 
 
 def _prctl(option: int, value: int) -> None:
@@ -44,7 +51,9 @@ def _preload(kind: str) -> dict[str, str]:
     import torch.utils._python_dispatch
     import torch.utils.cpp_extension
 
-    from kernelgym_env.evaluation import harness  # noqa: F401  (loaded before the fork)
+    # loaded before the fork: a candidate cannot read them
+    from kernelgym_env.evaluation import harness  # noqa: F401
+    from kernelgym_env.evaluation.sandbox import trial  # noqa: F401
 
     versions = {"python": sys.version.split()[0], "torch": torch.__version__, "numpy": numpy.__version__}
     for name in ("triton", "cupy") if kind == "cuda" else ("triton",):
@@ -67,7 +76,21 @@ def _leave_nvml() -> None:
         pass
 
 
-def _candidate(control: socket.socket, output: int, folder: str, environ: dict[str, str]) -> None:
+def _confine(control: socket.socket, request: dict[str, Any], readable: Readable) -> None:
+    """Enter the sandbox and tell the judge what is in force; ends the process where it must not go on."""
+    try:
+        report = enter(Plan.from_dict(request["sandbox"]), readable, pinned=request["pinned"])
+    except Refusal as refusal:
+        wire.send(control, {"refused": str(refusal)})
+        os._exit(0)
+    except Exception:  # a fault of ours, which must not be booked on the submission
+        wire.send(control, {"refused": f"The sandbox could not be entered:\n{traceback.format_exc()[-2000:]}"})
+        os._exit(0)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user has reset it
+    wire.send(control, {"isolation": report})
+
+
+def _candidate(control: socket.socket, output: int, request: dict[str, Any], readable: Readable) -> None:
     """Become the process that runs a source. Does not return."""
     code = 0
     try:
@@ -79,9 +102,8 @@ def _candidate(control: socket.socket, output: int, folder: str, environ: dict[s
         keep = control.fileno()
         os.closerange(3, keep)
         os.closerange(keep + 1, 65_536)
-        os.environ.update(environ)
-        os.chdir(folder)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.environ.update(request["environ"])
+        os.chdir(request["folder"])
         sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace")
         sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
         sys.argv = [""]
@@ -89,35 +111,58 @@ def _candidate(control: socket.socket, output: int, folder: str, environ: dict[s
 
         tempfile.tempdir = None
         from kernelgym_env.evaluation import harness
+        from kernelgym_env.evaluation.sandbox import trial
 
-        harness.serve(control)
+        _confine(control, request, readable)
+        if request["trial"]:
+            trial.answer(control)
+        else:
+            harness.serve(control)
         # a submission's `atexit` hooks and destructors get no say in how the process ends
     except BaseException:
         code = 70
     os._exit(code)
 
 
-def _supervise(candidate: int, status_fd: int) -> None:
-    """Reap until the candidate has ended, kill what it left, say how it ended. Does not return."""
-    report: dict[str, Any] = {"code": None, "signal": None, "leftover": 0}
-    while True:
-        try:
-            pid, status = os.waitpid(-1, 0)
-        except ChildProcessError:
-            break
-        if pid == candidate:
-            if os.WIFSIGNALED(status):
-                report["signal"] = os.WTERMSIG(status)
-            else:
-                report["code"] = os.WEXITSTATUS(status)
-            break
-    report["leftover"] = processes.kill_descendants(os.getpid(), _SWEEP_S)
+def _supervise(candidate: int, status_fd: int, plan: Plan) -> None:
+    """Reap and watch until the candidate has ended, kill what it left, say how it ended. Does not return."""
+    report: dict[str, Any] = {"code": None, "signal": None, "leftover": 0, "excess": ""}
+    watch = Watch(os.getpid(), 0 if plan.group_memory else plan.memory_bytes, plan.processes)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    due = time.monotonic() + _WATCH_S
+    while not _reap(candidate, report):
+        signal.sigtimedwait({signal.SIGCHLD}, max(0.0, due - time.monotonic()))
+        if time.monotonic() >= due:
+            due = time.monotonic() + _WATCH_S
+            if excess := watch.excess():
+                report["excess"] = excess
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(candidate, signal.SIGKILL)
+    report["leftover"] = len(processes.descendants(os.getpid()))
+    if report["leftover"] and plan.uid is not None and os.geteuid() == 0:
+        processes.kill_user(plan.uid)
+    processes.kill_descendants(os.getpid(), _SWEEP_S)
     with contextlib.suppress(OSError):
         os.write(status_fd, json.dumps(report).encode())
     os._exit(0)
 
 
-def _fork(request: dict[str, Any], fds: list[int], server: socket.socket) -> int:
+def _reap(candidate: int, report: dict[str, Any]) -> bool:
+    """Reap what has ended; whether the candidate is among it, or there is nobody left."""
+    try:
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == candidate:
+                if os.WIFSIGNALED(ended[1]):
+                    report["signal"] = os.WTERMSIG(ended[1])
+                else:
+                    report["code"] = os.WEXITSTATUS(ended[1])
+                return True
+    except ChildProcessError:
+        return True
+    return False
+
+
+def _fork(request: dict[str, Any], fds: list[int], server: socket.socket, readable: Readable) -> int:
     """Fork a supervisor with its candidate; returns the supervisor's process id."""
     control_fd, output_fd, status_fd = fds
     pid = os.fork()
@@ -133,11 +178,11 @@ def _fork(request: dict[str, Any], fds: list[int], server: socket.socket) -> int
         control = socket.socket(fileno=control_fd)
         candidate = os.fork()
         if candidate == 0:
-            _candidate(control, output_fd, request["folder"], request["environ"])
+            _candidate(control, output_fd, request, readable)
         control.detach()
         os.close(control_fd)
         os.close(output_fd)
-        _supervise(candidate, status_fd)
+        _supervise(candidate, status_fd, Plan.from_dict(request["sandbox"]))
     finally:
         os._exit(71)
 
@@ -146,13 +191,17 @@ def main() -> None:
     """Serve the judge on the socket whose number and device kind are the two arguments."""
     server = socket.socket(fileno=int(sys.argv[1]))
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    sandbox = json.loads(os.environ.pop("KERNELGYM_SANDBOX"))
+    if sandbox["cores"]:
+        os.sched_setaffinity(0, sandbox["cores"])  # before torch counts them
     versions = _preload(sys.argv[2])
     # the way this package was found is no business of a submission
     sys.path[:] = [entry for entry in sys.path if entry not in ("", os.environ.get("KERNELGYM_IMPORT_ROOT"))]
     os.environ.pop("KERNELGYM_IMPORT_ROOT", None)
     os.environ.pop("PYTHONPATH", None)
+    readable = survey(sandbox["private"], os.environ)
     wire.send(server, {"ready": os.getpid(), "versions": versions})
-    reader = wire.Reader(server, limit=64 * wire.MAX_FRAME)
+    reader = wire.Reader(server, limit=64 * wire.MAX_FRAME, fds=True)
     selector = selectors.DefaultSelector()
     selector.register(server, selectors.EVENT_READ)
     supervisors: set[int] = set()
@@ -174,7 +223,7 @@ def main() -> None:
             os._exit(0)
         if request is not None:
             fds, reader.fds = reader.fds[:3], reader.fds[3:]
-            pid = _fork(request, fds, server)
+            pid = _fork(request | {"pinned": bool(sandbox["cores"])}, fds, server, readable)
             supervisors.add(pid)
             wire.send(server, {"job": request["job"], "pid": pid, "at": time.time()})
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym_env.evaluation import processes, wire
+from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 
 __all__ = ["JudgeFault", "JudgeProcess"]
 
@@ -35,9 +36,13 @@ class JudgeProcess:
         device: ``cpu`` or ``cuda:<index>``.
         threads: CPU threads, 0 for torch's default.
         environ: set on top of this process's environment.
+        sandbox: how submissions are confined.
     """
 
-    def __init__(self, device: str, threads: int, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, device: str, threads: int, environ: Mapping[str, str], sandbox: SandboxOptions | None = None
+    ) -> None:
+        sandbox = sandbox or SandboxOptions()
         ours, theirs = socket.socketpair()
         root = str(Path(__file__).resolve().parents[2])
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed in `close`)
@@ -49,6 +54,9 @@ class JudgeProcess:
                 f"--socket={theirs.fileno()}",
                 f"--device={device}",
                 f"--threads={threads}",
+                f"--sandbox={sandbox.mode}",
+                *([f"--memory-gib={sandbox.memory_gib}"] if sandbox.memory_gib else []),
+                *([f"--cores={sandbox.cores}"] if sandbox.cores else []),
             ],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,

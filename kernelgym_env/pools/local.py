@@ -23,6 +23,7 @@ from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.feedback import explain
 from kernelgym_env.evaluation.protocols import get_protocol
 from kernelgym_env.evaluation.result import Evaluation, Status
+from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.source import check_format
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.pools.judge_process import JudgeFault, JudgeProcess
@@ -49,21 +50,34 @@ class LocalPool:
 
     Args:
         threads: CPU threads of each process, 0 for torch's default.
+        sandbox: ``best_effort`` uses of the sandbox what this machine offers; with ``require`` an evaluation is a
+            `fault` where a guarantee is missing, and no submission runs.
+        memory_gib: host memory that a submission may use, in GiB; None for three quarters of what there is.
+        cores: CPU cores that the processes of an evaluation share; None for all.
 
     Raises:
-        InvalidOptionError: for a negative number of threads, and where the system is not Linux.
+        InvalidOptionError: for a number outside its range, and where the system is not Linux.
+        UnknownNameError: for an unknown `sandbox`.
 
     Attributes:
         secret: bytes from which every input seed derives. Fresh for each pool; set it to replay another pool's inputs.
     """
 
-    def __init__(self, threads: int = 0) -> None:
+    def __init__(
+        self,
+        threads: int = 0,
+        *,
+        sandbox: str = "best_effort",
+        memory_gib: float | None = None,
+        cores: int | None = None,
+    ) -> None:
         if sys.platform != "linux":
             raise InvalidOptionError(f"Pool 'local' needs Linux, this is {sys.platform}; pool='fake' works everywhere.")
         if threads < 0:
             raise InvalidOptionError(f"threads must be 0 (torch's default) or more, got {threads}.")
         self.secret = secrets.token_bytes(32)
         self._threads = threads
+        self._sandbox = SandboxOptions(sandbox, memory_gib, cores)
         self._condition = threading.Condition()
         self._jobs: list[_Job] = []
         self._order = itertools.count()
@@ -186,7 +200,7 @@ class LocalPool:
                 index = int(lane.partition(":")[2])
                 visible = settings.visible_devices()
                 environ["CUDA_VISIBLE_DEVICES"] = visible[index] if visible is not None else str(index)
-            judge = JudgeProcess(lane, self._threads, environ)
+            judge = JudgeProcess(lane, self._threads, environ, self._sandbox)
             with self._condition:
                 if self._closed:
                     judge.close()

@@ -121,8 +121,8 @@ def simulated_evaluation(
     (<Status.CORRECT: 'correct'>, 0.02, 1.03)
     """
     config = config or SimulatedConfig()
-    task = config.task(submission.task.id)
-    key = f"{seed}\0{submission.task.id}\0{submission.source_hash}"
+    task, digest = config.task(submission.task.id), submission.source_hash
+    key = f"{seed}\0{submission.task.id}\0{digest}"
     source = _read(submission, config, task, _Draw(key))
     draw = _Draw(f"{key}\0{number}")
     fault = draw.uniform() < config.fault and source.status is not Status.FORMAT
@@ -134,7 +134,7 @@ def simulated_evaluation(
         task_id=submission.task.id,
         status=status,
         task_hash=submission.task.hash,
-        source_hash=submission.source_hash,
+        source_hash=digest,
         protocol=get_protocol(submission.protocol).name,
         device="simulated",
         findings=hard,

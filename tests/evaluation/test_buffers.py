@@ -1,3 +1,4 @@
+import json
 import os
 
 import pytest
@@ -5,7 +6,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym_env.evaluation.buffers import ALIGN, Buffer, TreeError, build, describe, is_description, leaves
+from kernelgym_env.evaluation.buffers import (
+    ALIGN,
+    Buffer,
+    TreeError,
+    build,
+    build_plain,
+    describe,
+    describe_plain,
+    is_description,
+    leaves,
+    ordered_keys,
+    skeleton,
+)
 
 DTYPES = [
     torch.float32,
@@ -33,11 +46,15 @@ trees = st.recursive(
 )
 
 
+def _sorted(node):
+    return [node[key] for key in ordered_keys(node)]
+
+
 def _equal(one, two):
     if isinstance(one, torch.Tensor):
         return isinstance(two, torch.Tensor) and one.dtype == two.dtype and torch.equal(one, two)
     if isinstance(one, dict):
-        return list(one) == list(two) and all(_equal(one[key], two[key]) for key in one)
+        return set(one) == set(two) and all(_equal(one[key], two[key]) for key in one)
     if isinstance(one, (list, tuple)):
         return type(one) is type(two) and len(one) == len(two) and all(map(_equal, one, two))
     return type(one) is type(two) and one == two
@@ -47,7 +64,7 @@ def _collect(node, found):
     if isinstance(node, torch.Tensor):
         found.append(node)
     elif isinstance(node, dict):
-        for item in node.values():
+        for item in _sorted(node):
             _collect(item, found)
     elif isinstance(node, (list, tuple)):
         for item in node:
@@ -145,3 +162,43 @@ def test_a_deep_tree_is_refused():
 )
 def test_untrusted_descriptions_are_checked(data):
     assert not is_description(data)
+
+
+@given(trees)
+def test_constructor_arguments_go_through_json(tree):
+    text = json.dumps(describe_plain(tree))
+    assert _equal(tree, build_plain(json.loads(text)))
+
+
+@pytest.mark.parametrize("value", [torch.float16, torch.device("cpu"), 1 + 2j, (1, [2, {"a": (3,), 4: None}])])
+def test_constructor_arguments_of_other_kinds(value):
+    assert build_plain(describe_plain(value)) == value
+
+
+def test_a_large_tensor_is_no_constructor_argument():
+    with pytest.raises(TreeError, match="bytes"):
+        describe_plain(torch.zeros(1 << 20))
+
+
+def test_dicts_have_no_order_in_outputs_and_keep_theirs_in_arguments():
+    one, two = {"b": torch.zeros(2), "a": torch.zeros(3)}, {"a": torch.zeros(3), "b": torch.zeros(2)}
+    assert describe(one, dense=True) == describe(two, dense=True)
+    assert list(build(describe([one], dense=False)[0], lambda leaf: None)[0]) == ["b", "a"]
+
+
+def test_a_skeleton_tells_containers_apart():
+    kinds = [(torch.zeros(2),), [torch.zeros(2)], {0: torch.zeros(2)}, torch.zeros(2)]
+    assert len({str(skeleton(describe(kind, dense=True)[0])) for kind in kinds}) == 4
+
+
+@pytest.mark.parametrize("value", [10**5000, -(2**63) - 1, "x" * 5000], ids=["huge", "low", "long"])
+def test_values_without_bound_are_refused(value):
+    with pytest.raises(TreeError):
+        describe(value, dense=True)
+
+
+def test_a_shared_buffer_cannot_be_shrunk():
+    buffer = Buffer.create(4096, "cpu")
+    with pytest.raises(PermissionError):
+        os.ftruncate(buffer.share()[1][0], 0)
+    buffer.close()

@@ -71,6 +71,26 @@ RUNTIME = {
 }
 
 
+RUNTIME |= {
+    "has a metaclass that lies": (
+        "class M(type):\n    __name__ = property(lambda self: 1 / 0)\n"
+        "class E(Exception, metaclass=M):\n    def __getattr__(self, name): raise SystemExit\nraise E('text')\n"
+        + RIGHT,
+        "text",
+    ),
+    "raises from another": (
+        "try:\n    raise ValueError('the cause')\nexcept ValueError as e:\n    raise RuntimeError('outer') from e\n"
+        + RIGHT,
+        "caused by ValueError: the cause",
+    ),
+    "raises our own error": (
+        "from kernelgym_env.evaluation.wire import WireError\nraise WireError('mine')\n" + RIGHT,
+        "mine",
+    ),
+    "holds half a character": ("raise ValueError('\\ud800')\n" + RIGHT, "\\ud800"),
+}
+
+
 @pytest.mark.parametrize("case", RUNTIME)
 def test_exceptions_are_runtime_errors_with_their_text(judge, case):
     source, said = RUNTIME[case]
@@ -102,7 +122,6 @@ CRASHES = {
     "os._exit": "import os\nos._exit(0)\n" + RIGHT,
     "segfault": "import ctypes\nctypes.string_at(0)\n" + RIGHT,
     "abort in the call": RIGHT.replace("return", "__import__('os').abort()\n        return"),
-    "kills its parent": "import os, signal, time\nos.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(30)\n" + RIGHT,
     "closes every descriptor": "import os\nos.closerange(0, 1000)\n" + RIGHT,
     "writes noise on every descriptor": (
         "import os\nfor fd in range(3, 64):\n    try:\n        os.write(fd, b'{}' * 500)\n"
@@ -273,6 +292,12 @@ def test_every_kind_of_task_accepts_its_own_reference(judge, name):
 INVALID = {
     "does not import": (Task(id="T/x", source="import nowhere\n" + REFERENCE), "does not load"),
     "fails": (task("        raise ValueError('no')", "[torch.randn(3)]"), "the reference fails"),
+    "has no inputs": (task("        return 1", "None"), "get_inputs fails"),
+    "exits": (task("        raise SystemExit", "[torch.randn(3)]"), "the reference fails"),
+    "takes what cannot be passed on": (
+        task("        return args[0]", "[torch.eye(3).to_sparse()]"),
+        "cannot be passed on",
+    ),
     "is random": (task("        return args[0] + torch.rand(1)", "[torch.randn(3)]"), "not deterministic"),
     "returns an object": (task("        return object()", "[torch.randn(3)]"), "a value of type object"),
     "has no fixed shape": (task("        return args[0][args[0] > 0]", "[torch.randn(999)]"), "depends on the input"),
@@ -440,6 +465,53 @@ def test_the_environment_is_scrubbed(judge, monkeypatch):
         assert "ValueError: []" in judge(probe + RIGHT).feedback
     finally:
         del os.environ["KG_TEST_TOKEN"]
+
+
+def test_folders_nested_by_the_thousand_are_removed(judge):
+    source = "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nraise ValueError('deep')\n"
+    assert "deep" in judge(source + RIGHT).feedback
+    assert judge(RIGHT).status is Status.CORRECT
+
+
+@pytest.mark.parametrize("step", ["1e-318", "float('inf')", "float('nan')", "10**400", "'x'"])
+def test_a_clock_that_tells_nonsense_is_no_fault(judge, step):
+    source = f"import time\nticks = iter(range(10**9))\ntime.perf_counter_ns = lambda: next(ticks) * {step}\n"
+    assert judge(source + RIGHT).status in (Status.CRASH, Status.RUNTIME_ERROR)
+    assert judge(RIGHT).status is Status.CORRECT
+
+
+def test_a_dict_in_another_order_is_right_and_a_list_is_no_tuple(judge):
+    both = STRUCTURES["dict"]
+    swapped = copy_of(both).replace(
+        "return {'a': args[0] * 2, 'b': [args[0].argmax(-1), 3]}",
+        "return {'b': [args[0].argmax(-1), 3], 'a': args[0] * 2}",
+    )
+    assert judge(swapped, both).status is Status.CORRECT
+    pair = STRUCTURES["tuple"]
+    assert (
+        judge(
+            copy_of(pair).replace(
+                "return args[0].sum(-1), args[0].amax(-1)", "return [args[0].sum(-1), args[0].amax(-1)]"
+            ),
+            pair,
+        ).status
+        is Status.WRONG
+    )
+
+
+def test_constructor_arguments_keep_their_types(judge):
+    source = (
+        REFERENCE.replace("def __init__(self):", "def __init__(self, shape, table, dtype):")
+        .replace(
+            "self.w = nn.Parameter(torch.randn(N))",
+            "assert isinstance(shape, tuple) and table[3] == 'x' and dtype is torch.float32\n"
+            "        self.w = nn.Parameter(torch.randn(*shape))",
+        )
+        .replace("return []", "return [(N,), {3: 'x'}, torch.float32]")
+    )
+    reference = Task(id="Test/Init", source=source)
+    evaluation = judge(copy_of(reference), reference)
+    assert evaluation.status is Status.CORRECT, evaluation.feedback
 
 
 def test_scratch_folders_are_removed(judge, local_pool):

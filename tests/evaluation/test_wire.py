@@ -49,12 +49,23 @@ def test_file_descriptors_ride_along(pair):
     read, write = os.pipe()
     wire.send(one, {"op": "take"}, [write])
     os.close(write)
-    reader = wire.Reader(two)
+    reader = wire.Reader(two, fds=True)
     assert wire.recv(reader) == {"op": "take"}
     os.write(reader.fds[0], b"hello")
     assert os.read(read, 5) == b"hello"
     os.close(reader.fds[0])
     os.close(read)
+
+
+def test_file_descriptors_that_nobody_asked_for_are_dropped(pair):
+    one, two = pair
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        wire.send(one, {"op": "flood"}, [0, 1, 2])
+        reader = wire.Reader(two)
+        assert wire.recv(reader) == {"op": "flood"}
+        assert reader.fds == []
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize("body", [b"not json", b"[1, 2]", b"\xff\xfe", b"[" * 100_000])

@@ -7,8 +7,8 @@ from wrapper_helpers import BAD, GOOD, ScriptedEnv, fake, kernel, play
 import kernelgym_env
 from kernelgym_env.env import STOP
 from kernelgym_env.errors import InvalidOptionError, UnknownNameError
+from kernelgym_env.prompts.reply import fenced, parse_reply, summary_of
 from kernelgym_env.wrappers import ExtractCode, HistoryPrompt
-from kernelgym_env.wrappers.reply import fenced, parse_reply, summary_of
 
 
 def block(source, tag="python", mark="```"):

@@ -92,8 +92,8 @@ def restrict(rules: Rules | None) -> dict[str, str]:
         By layer, ``"on"`` or why not.
     """
     version = abi()
-    if not version:
-        reason = f"off: {why_not()}"
+    reason = f"off: {why_not()}" if not version else "off: waived" if rules is None and version < 4 else ""
+    if reason:
         return {"landlock_files": reason, "landlock_network": reason, "landlock_scope": reason}
     known = _FIRST | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     known |= _IOCTL_DEV if version >= 5 else 0
@@ -109,10 +109,12 @@ def restrict(rules: Rules | None) -> dict[str, str]:
         syscall(_RESTRICT, handle, _LOG_OFF if version >= 7 else 0)
     finally:
         os.close(handle)
+    short = f"off: this kernel's Landlock is version {version},"
     return {
-        "landlock_files": "on" if rules else "off: waived",
-        "landlock_network": "on" if version >= 4 else f"off: version {version} of Landlock has none, 4 is needed",
-        "landlock_scope": "on" if version >= 6 else f"off: version {version} of Landlock has none, 6 is needed",
+        # before version 3 a file can be cut to nothing by its name
+        "landlock_files": "off: waived" if rules is None else "on" if version >= 3 else f"{short} 3 is needed",
+        "landlock_network": "on" if version >= 4 else f"{short} 4 is needed",
+        "landlock_scope": "on" if version >= 6 else f"{short} 6 is needed",
     }
 
 

@@ -75,10 +75,12 @@ class Readable:
     Attributes:
         roots: absolute paths of files and folders, links not resolved; no one lies below another.
         holes: absolute real paths below a root that may not be read.
+        essential: files without which nothing works.
     """
 
     roots: tuple[str, ...]
     holes: tuple[str, ...]
+    essential: tuple[str, ...]
 
 
 def private_places(package: Path | None = None) -> list[str]:
@@ -110,14 +112,18 @@ def survey(private: Iterable[str], environ: Mapping[str, str]) -> Readable:
     found = [*_SYSTEM, *(path for path in roots if path != os.sep)]
     # what follows was set by somebody for other purposes too, so it must not open a folder around a private one
     loose = [path for path in sys.path if path and path != os.sep]
-    loose += [os.path.dirname(file) for file in _module_files()]
-    loose += environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) + environ.get("PATH", "").split(os.pathsep)
-    loose += _tool_folders(environ)
+    modules = _module_files()
+    loose += [os.path.dirname(file) for file in modules]
+    loose += environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) + _tool_folders(environ)
+    # scripts in a home are its owner's own affair; compilers there were found by name above
+    home = os.path.realpath(Path.home())
+    programs = environ.get("PATH", "").split(os.pathsep)
+    loose += [path for path in programs if not _inside(os.path.realpath(path), home)]
     found += [path for path in loose if os.path.isabs(path) and not _holds(path, private)]
     kept = _outermost(os.path.normpath(path) for path in found if os.path.isabs(path) and os.path.exists(path))
     real = [os.path.realpath(path) for path in kept]
     holes = [place for place in private if any(_inside(place, root) for root in real)]
-    return Readable(tuple(kept), tuple(_outermost(holes)))
+    return Readable(tuple(kept), tuple(_outermost(holes)), (sys.executable, os.__file__, *modules))
 
 
 def _module_files() -> list[str]:

@@ -1,0 +1,19 @@
+import torch
+import torch.nn as nn
+
+SCALE = 1
+ROWS, COLS = 64 * SCALE, 256
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        z = torch.atan(x) * y
+        return z * torch.rsqrt(1 + z * z)
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS), torch.randn(ROWS, COLS)]
+
+
+def get_init_inputs():
+    return []
