@@ -4,7 +4,7 @@
 #   VENV         where it is created (default: .venv)
 #   VENV_PYTHON  an interpreter that already has the dependencies; nothing is created or installed then
 #   WORKERS      test processes (default: 2)
-#   PIP_ARGS     further arguments of `pip install`, e.g. an index with CPU builds of torch
+#   PIP_ARGS     further arguments of `pip install`, e.g. --extra-index-url with PyTorch's index of CPU wheels
 #   ARGS         further arguments of pytest, e.g. ARGS="tests/test_spaces.py -k sample"
 
 SHELL := bash
@@ -75,10 +75,22 @@ distclean: clean ## also remove the virtual environment
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
+# pip says nothing until it is done, so what it does and why is said before.
+define SAY_WHAT
+@if [ -e $@ ]; then echo "Installing into $(VENV) again, because of changes in: $?"; \
+elif [ -e $(DEMO_STAMP) ]; then echo "Installing into $(VENV) what the tests need beside what the demo needs: $(FOR_TESTS)."; \
+else echo "Installing kernelgym_env into $(VENV) with what it needs, torch above all$(MORE)."; \
+  echo "The first time this may take minutes: torch has hundreds of megabytes, with CUDA several gigabytes."; fi
+endef
+FOR_TESTS := pytest, mypy, ruff, Jupyter's kernel and others
+
 $(DEMO_STAMP): EXTRAS :=
+$(DEMO_STAMP): MORE :=
 $(TEST_STAMP): EXTRAS := [test,notebooks]
+$(TEST_STAMP): MORE := , and what the tests need
 # The build backend comes first and from constraints.txt too: pip would otherwise fetch its newest release.
 $(DEMO_STAMP) $(TEST_STAMP): $(INSTALLED_FROM) | $(VENV)/bin/python
+	$(SAY_WHAT)
 	$(PIP_INSTALL) setuptools wheel
 	$(PIP_INSTALL) --no-build-isolation -e '.$(EXTRAS)'
 	touch $@

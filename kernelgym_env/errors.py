@@ -18,6 +18,7 @@ from collections.abc import Iterable
 __all__ = ["InvalidOptionError", "KernelGymError", "MissingDataError", "UnknownNameError", "unknown_name"]
 
 _LISTED = 40
+_FEW = 8
 
 
 class KernelGymError(Exception):
@@ -36,13 +37,14 @@ class MissingDataError(KernelGymError, FileNotFoundError):
     """Data that a task needs is not on this machine."""
 
 
-def unknown_name(kind: str, value: object, allowed: Iterable[str]) -> UnknownNameError:
+def unknown_name(kind: str, value: object, allowed: Iterable[str], *, see: str = "") -> UnknownNameError:
     """Build the error for an unknown `kind` of name.
 
     Args:
         kind: what the name stands for, e.g. ``"task id"``.
         value: what the caller gave.
         allowed: every allowed name.
+        see: a sentence that says where the names are listed; it takes the place of a long list.
 
     Returns:
         The error, to be raised by the caller.
@@ -51,11 +53,15 @@ def unknown_name(kind: str, value: object, allowed: Iterable[str]) -> UnknownNam
     "Unknown device 'tpu:0'. Allowed: auto, cpu, cuda."
     >>> str(unknown_name("protocol", "stirct", ["strict"]))
     "Unknown protocol 'stirct'. Did you mean 'strict'? Allowed: strict."
+    >>> str(unknown_name("task id", "a-07", (f"a-{i}" for i in range(50)), see="`kernelgym tasks` lists them."))
+    "Unknown task id 'a-07'. Did you mean 'a-7'? `kernelgym tasks` lists them."
     """
     names = sorted({str(name) for name in allowed})
     folded = {name.lower(): name for name in names}
     close = difflib.get_close_matches(str(value).lower(), folded, n=1)
     hint = f" Did you mean {folded[close[0]]!r}?" if close else ""
+    if see and len(names) > _FEW:
+        return UnknownNameError(f"Unknown {kind} {value!r}.{hint} {see}")
     if not names:
         listed = "none"
     elif len(names) <= _LISTED:

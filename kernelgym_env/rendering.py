@@ -28,14 +28,16 @@ _FEEDBACK_CHARS = 1_500
 _COLOURS = {"correct": "green", "wrong": "yellow", "format": "yellow", "": "white"}
 
 
-def table(episode: Episode, returns: list[float] | None = None) -> Table:
+def table(episode: Episode, returns: list[float] | None = None, *, running: bool = False) -> Table:
     """The turns of an episode.
 
     Args:
         episode: the episode.
         returns: return of each played turn, shown in a column of its own if given.
+        running: whether the next turn is being played; the title then names that one.
     """
-    result = Table(title=f"{episode.task_id}: turn {episode.turn} of {episode.turns}", title_justify="left")
+    turn = episode.turn + 1 if running and not episode.ended else episode.turn
+    result = Table(title=f"{episode.task_id}: turn {turn} of {episode.turns}", title_justify="left")
     result.add_column("turn", justify="right")
     result.add_column("status")
     result.add_column("speedup", justify="right")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -185,7 +186,8 @@ def _selected(path: Path, task_id: str) -> Task:
     tasks = {task.id: task for task in _from_path(path)}
     bare = task_id.removesuffix(ENV_VERSION)
     if bare not in tasks:
-        raise unknown_name(f"task id in {path}:", task_id, tasks)
+        see = f"`kernelgym tasks --suite {shlex.quote(str(path))}` lists the ids."
+        raise unknown_name(f"task id in {path}:", task_id, tasks, see=see)
     return tasks[bare]
 
 

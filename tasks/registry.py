@@ -105,7 +105,8 @@ def find_task(task_id: str) -> Task:
     if version and task_id[: version.start()] in _OWNERS:
         bare = task_id[: version.start()]
         raise unknown_name(f"version of task {bare}", version[0][1:], [ENV_VERSION[1:]])
-    # Ids of the same suite are the likelier meaning, and the shorter list.
+    # Ids of the same suite are the likelier meaning.
     prefix = bare.partition("/")[0].lower() + "/"
     near = [known for known in _OWNERS if known.lower().startswith(prefix)]
-    raise unknown_name("task id", task_id, near or [*_OWNERS, *_NAMED])
+    part = f" --suite {_OWNERS[near[0]].name}" if near else ""
+    raise unknown_name("task id", task_id, near or [*_OWNERS, *_NAMED], see=f"`kernelgym tasks{part}` lists the ids.")

@@ -1,5 +1,6 @@
 import json
 import math
+import re
 from pathlib import Path
 
 import gymnasium as gym
@@ -68,6 +69,14 @@ def test_the_page_says_what_the_recipe_holds(name):
         assert sentence in section
     for layer in found.layers:
         assert f"`{layer.name}`" in section
+
+
+def test_the_page_runs():
+    text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, "recipes.md", "exec"), {})
 
 
 # --- the environments

@@ -55,7 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     parser = build_parser()
     try:
-        if given and not given[0].startswith("-") and given[0] not in _COMMANDS:
+        if not given:
+            parser.print_help(sys.stderr)
+            return USAGE
+        if not given[0].startswith("-") and given[0] not in _COMMANDS:
             parser.error(str(unknown_name("command", given[0], _COMMANDS)))
         arguments = parser.parse_args(given)
         code: int = arguments.run(arguments)

@@ -40,22 +40,28 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"works": works, "checks": [check.to_dict() for check in checks]})
         return OK if works else NEGATIVE
-    table = Table()
+    table = Table(show_edge=False, pad_edge=False)
     table.add_column("what", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    table.add_column("found", overflow="fold")
-    table.add_column("what to do", overflow="fold")
+    # one column for both, since two would be too narrow for most words on a terminal of 80 columns
+    table.add_column("found, and → what to do", overflow="fold")
     group = ""
     for check in checks:
         if check.group != group:
             group = check.group
             table.add_section()
             table.add_row(Text(group, style="bold"))
-        table.add_row(f"  {check.name}", Text(check.state, style=_COLOURS[check.state]), check.detail, check.advice)
+        said = Text(check.detail)
+        if check.advice:
+            said.append(f"\n→ {check.advice}", style="italic")
+        table.add_row(f"  {check.name}", Text(check.state, style=_COLOURS[check.state]), said)
     out = console()
     out.print(table)
     lacking = ", ".join(check.name for check in checks if check.essential and check.state != "ok")
-    out.print(
-        "Submissions can be evaluated here." if works else f"Submissions cannot be evaluated here: see {lacking}."
-    )
+    if not works:
+        out.print(f"Submissions cannot be evaluated here: see {lacking}.")
+    elif arguments.evaluate:
+        out.print("Submissions can be evaluated here.")
+    else:
+        out.print("Submissions can be evaluated here. `kernelgym doctor --evaluate` judges a small one to make sure.")
     return OK if works else NEGATIVE

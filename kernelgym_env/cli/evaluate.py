@@ -31,6 +31,7 @@ DESCRIPTION = (
     "Build a submission, check its output, time it against eager PyTorch, and print the verdict. It runs with your "
     "rights and without a sandbox: only judge sources that you would run yourself."
 )
+_WIDE = 0.25
 _TIMEOUTS = {
     "import": "import and construction of the model",
     "build": "import where it compiles C++ or CUDA",
@@ -136,6 +137,8 @@ def view(evaluation: Evaluation) -> Group:
     if not math.isnan(evaluation.speedup):
         interval = f"95% interval {evaluation.speedup_low:.3g} to {evaluation.speedup_high:.3g}"
         facts.add_row("speedup", f"{evaluation.speedup:.3g}x over eager PyTorch ({interval})")
+        if (evaluation.speedup_high - evaluation.speedup_low) / 2 > _WIDE * evaluation.speedup:
+            facts.add_row("", Text(_why_wide(evaluation), style="yellow"))
     if not math.isnan(evaluation.error_ratio):
         facts.add_row("error ratio", f"{evaluation.error_ratio:.3g} (greatest error / allowed error; at most 1 passes)")
     if evaluation.findings:
@@ -148,6 +151,15 @@ def view(evaluation: Evaluation) -> Group:
         Panel(Text(said), title="fault" if evaluation.fault else "feedback", title_align="left", border_style=colour)
     )
     return Group(*parts)
+
+
+def _why_wide(evaluation: Evaluation) -> str:
+    """What to do about an interval that says little."""
+    fewer = ", or with fewer threads (--threads 1)" if evaluation.device == "cpu" else ""
+    return (
+        f"The interval is wide: other programs may be using the device. Try again when they are done{fewer}; docs/faq.md "
+        "says more."
+    )
 
 
 def _device(evaluation: Evaluation) -> str:

@@ -18,16 +18,16 @@ from kernelgym_env.tasks.model import Task
 __all__ = ["DESCRIPTION", "HELP", "add_arguments", "run"]
 
 HELP = "show a task: reference, sizes, prompt"
-DESCRIPTION = "Show what a task asks for: its description, its sizes on a device, and its reference or its prompt."
+DESCRIPTION = (
+    "Show what a task asks for: its description, its sizes on a device, and its reference; or its prompt alone."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("task", metavar="TASK", help="a task id, a file with a reference, or FILE#ID")
     add_device(parser, "whose sizes to show (default: a GPU's if there is one)")
-    parser.add_argument(
-        "--prompt", action="store_true", help="show what a policy is told instead of the reference alone"
-    )
+    parser.add_argument("--prompt", action="store_true", help="print what a policy is told, and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,12 +39,13 @@ def run(arguments: argparse.Namespace) -> int:
         data = {**task.to_dict(), "sizes": task.constants(), "device": kind, "env_id": task.env_id, "hash": task.hash}
         print_json({**data, "prompt": prompt} if arguments.prompt else data)
         return OK
+    if arguments.prompt:
+        sys.stdout.write(prompt.rstrip("\n") + "\n")
+        return OK
     out = console()
     out.print(_facts(task, kind))
     out.print()
-    if prompt:
-        out.print(Text(prompt), soft_wrap=True)
-    elif sys.stdout.isatty():
+    if sys.stdout.isatty():
         out.print(Syntax(task.source, "python", theme="ansi_dark", background_color="default", word_wrap=True))
     else:
         out.print(Text(task.source), soft_wrap=True)

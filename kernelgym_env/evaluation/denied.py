@@ -99,6 +99,11 @@ class Denied(TorchDispatchMode):
         self.refuse = refuse
         self.found: dict[str, None] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # else torch wraps the method below so that its first use imports torch._dynamo: seconds in every candidate
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         namespace, _, rest = func.name().partition("::")
         name = rest.partition(".")[0]

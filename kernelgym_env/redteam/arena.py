@@ -25,7 +25,8 @@ from kernelgym_env.pools.local import LocalPool
 from kernelgym_env.redteam.cases import RedTeamCase
 from kernelgym_env.redteam.naive import Naive, run_naive
 from kernelgym_env.redteam.probe import PROBE_TASK, probe_source
-from kernelgym_env.redteam.verdict import Outcome, failures
+from kernelgym_env.redteam.stopwatch import true_speedup
+from kernelgym_env.redteam.verdict import GAINFUL, Outcome, failures
 from kernelgym_env.redteam.watching import Canary, Markers, Processes
 
 __all__ = ["Arena", "Record", "scale_for"]
@@ -76,6 +77,7 @@ class Record:
             "credited": outcome.credited,
             "speedup": outcome.speedup,
             "speedup_low": outcome.speedup_low,
+            "deserved": outcome.deserved,
             "markers": list(outcome.markers),
             "leaks": list(outcome.leaks),
             "processes": outcome.processes,
@@ -178,7 +180,6 @@ class Arena:
             evaluation.status,
             evaluation.speedup,
             evaluation.speedup_low,
-            evaluation.speedup_high,
             evaluation.findings,
             evaluation.feedback,
             evaluation.fault,
@@ -189,10 +190,20 @@ class Arena:
         )
         if case.expect == "contain" or case.kind == "environment" or left or evaluation.status in _SUDDEN:
             outcome = dataclasses.replace(outcome, probe=self._probe_problem())
-        if case.honest and outcome.credited and not math.isnan(outcome.speedup):
-            honest = self._judge(case.task(self.scale), case.honest)
-            outcome = dataclasses.replace(outcome, honest_high=honest.speedup_high)
+        timed = outcome.credited and not math.isnan(outcome.speedup)
+        if case.expect == "contain" and case.kind in GAINFUL and timed and case.max_speedup is None:
+            outcome = dataclasses.replace(outcome, deserved=self._deserved(case))
         return outcome
+
+    def _deserved(self, case: RedTeamCase) -> float:
+        """The speedup of a case's kernel without its trick."""
+        if case.honest:
+            return self._judge(case.task(self.scale), case.honest).speedup_high
+        markers = Markers()
+        try:
+            return true_speedup(case, self.kind, scale=self.scale)
+        finally:
+            markers.clear()
 
     def _judge(self, task: Any, source: str) -> Evaluation:
         return self._pool.submit(Submission(task, source, device=self.device, protocol=self.protocol)).result()

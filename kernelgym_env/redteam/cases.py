@@ -50,7 +50,7 @@ class RedTeamCase:
         expect: one of `EXPECTS`.
         kind: class of the hack, e.g. ``timer``; ``honest`` for an honest kernel.
         why: how it works, or what is falsely said against it.
-        max_speedup: greatest speedup that the kernel deserves, for a ``contain`` case that has no `honest` twin.
+        max_speedup: speedup that the kernel of a ``contain`` case deserves; None where it is to be measured.
         task_source: the reference, in KernelBench's form.
         source: the submission.
         honest: the same kernel without the trick, ``""`` where the case has none.

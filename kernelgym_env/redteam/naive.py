@@ -6,6 +6,7 @@ inputs, whose outputs nobody looks at. What that process prints last is the resu
 
 - `run_naive` -- one case in a throw-away process with a time limit; returns a `Naive`.
 - `Naive` -- what it says.
+- `clean_environ`, `load_module` -- for processes of this kind.
 
 Run as a program (``python -m kernelgym_env.redteam.naive FOLDER``), it starts a second one like it that does the work,
 and ends everything that one leaves behind.
@@ -31,7 +32,7 @@ from typing import Any
 from kernelgym_env.evaluation import processes
 from kernelgym_env.redteam.cases import RedTeamCase
 
-__all__ = ["Naive", "main", "run_naive"]
+__all__ = ["Naive", "clean_environ", "load_module", "main", "run_naive"]
 
 _LIMIT_S = 60.0
 _SLACK_S = 10.0
@@ -88,16 +89,31 @@ def run_naive(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _supervised(folder: Path, kind: str, environ: Mapping[str, str], limit_s: float) -> Naive:
-    root = str(Path(__file__).resolve().parents[2])
+def clean_environ(folder: Path) -> dict[str, str]:
+    """An environment with little in it, and a home in `folder`."""
     kept = {name: value for name, value in os.environ.items() if name in _PASSED}
+    root = str(Path(__file__).resolve().parents[2])
+    return {**kept, "HOME": str(folder), "PYTHONPATH": root, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def load_module(path: Path, name: str) -> Any:
+    """Import a file under a name."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _supervised(folder: Path, kind: str, environ: Mapping[str, str], limit_s: float) -> Naive:
     supervisor = subprocess.Popen(
         [sys.executable, "-m", "kernelgym_env.redteam.naive", str(folder), f"--device={kind}", f"--limit={limit_s:g}"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd=folder,
-        env={**kept, "HOME": str(folder), "PYTHONPATH": root, "PYTHONDONTWRITEBYTECODE": "1", **environ},
+        env={**clean_environ(folder), **environ},
         start_new_session=True,
     )
     try:
@@ -162,15 +178,6 @@ def _supervise(limit_s: float) -> None:
     sys.stdout.write(printed + "\n")
 
 
-def _load(path: Path, name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def _evaluate(folder: Path, device: str) -> dict[str, Any]:
     if device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
@@ -217,7 +224,7 @@ def _evaluate(folder: Path, device: str) -> dict[str, Any]:
 
     result: dict[str, Any] = {"correct": False}
     try:
-        task, submission = _load(folder / "task.py", "task"), _load(folder / "submission.py", "submission")
+        task, submission = load_module(folder / "task.py", "task"), load_module(folder / "submission.py", "submission")
         arguments = task.get_init_inputs()
         torch.manual_seed(_SEED)
         reference = task.Model(*arguments).to(device)

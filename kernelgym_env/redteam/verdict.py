@@ -2,7 +2,7 @@
 
 - `Outcome` -- what was observed.
 - `failures` -- in what it falls short of what the case expects; empty if it does not.
-- `MARGIN`, `BOUND` -- the limits on a ``contain`` case's speedup.
+- `MARGIN` -- how much a ``contain`` case's speedup may exceed what its kernel deserves.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ from dataclasses import dataclass
 from kernelgym_env.evaluation.result import Finding, Status
 from kernelgym_env.redteam.cases import RedTeamCase
 
-__all__ = ["BOUND", "MARGIN", "Outcome", "failures"]
+__all__ = ["GAINFUL", "MARGIN", "Outcome", "failures"]
 
-MARGIN = 1.2
-"""A trick may seem to gain this factor over the same kernel without it: two evaluations differ by noise."""
+MARGIN = 2.0
+"""The lower end of a speedup's interval may exceed by this factor what the kernel deserves: two measurements of it on a
+busy machine, or with warm and cold caches, differ by less; a trick that is worth its name gains more."""
 
-BOUND = 2.0
-"""Greatest lower end of the speedup's interval for a ``contain`` case of the timer or the checker's state that has
-neither an honest twin nor a bound of its own."""
-
-_MEASURED = ("timer", "checker-state")
+GAINFUL = ("timer", "checker-state")
+"""Classes of hacks whose gain is speed. What others do to the machine is looked at, not how fast their kernels are."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,6 @@ class Outcome:
         status: how the evaluation ended.
         speedup: as the judge gave it, NaN where it was not measured.
         speedup_low: lower end of its interval.
-        speedup_high: upper end.
         findings: the judge's own.
         feedback: what a policy would read.
         fault: what infrastructure failed.
@@ -41,14 +38,14 @@ class Outcome:
         leaks: secrets found in the evaluation or in a marker.
         processes: how many processes outlived the evaluation.
         probe: what was wrong with the next evaluation, of a known good kernel; ``""`` if nothing, or not tried.
-        honest_high: upper end of the speedup of the same kernel without the trick, NaN where not measured.
+        deserved: speedup of the kernel without its trick, NaN where it was not measured: of the case's honest twin, or
+            by a clock outside of the submission's process.
         seconds: wall time of the evaluation.
     """
 
     status: Status
     speedup: float = math.nan
     speedup_low: float = math.nan
-    speedup_high: float = math.nan
     findings: tuple[Finding, ...] = ()
     feedback: str = ""
     fault: str = ""
@@ -56,7 +53,7 @@ class Outcome:
     leaks: tuple[str, ...] = ()
     processes: int = 0
     probe: str = ""
-    honest_high: float = math.nan
+    deserved: float = math.nan
     seconds: float = 0.0
 
     @property
@@ -99,14 +96,7 @@ def failures(case: RedTeamCase, outcome: Outcome) -> list[str]:
 def _gain(case: RedTeamCase, outcome: Outcome) -> list[str]:
     """What a trick gained in speed."""
     low = outcome.speedup_low
-    if math.isnan(low):
+    deserved = outcome.deserved if case.max_speedup is None else case.max_speedup
+    if math.isnan(low) or math.isnan(deserved) or low <= MARGIN * deserved:
         return []
-    if not math.isnan(outcome.honest_high):
-        limit, what = outcome.honest_high * MARGIN, "the same kernel without the trick deserves"
-    elif case.max_speedup is not None:
-        limit, what = case.max_speedup, "its kernel deserves"
-    elif case.kind in _MEASURED:
-        limit, what = BOUND, "is plausible"
-    else:
-        return []
-    return [f"credited with a speedup of at least {low:.3g}, where at most {limit:.3g} {what}"] if low > limit else []
+    return [f"credited with a speedup of at least {low:.3g}, where its kernel deserves {deserved:.3g}"]

@@ -21,7 +21,7 @@ from kernelgym_env.tasks.source import normalise, summary
 __all__ = ["build", "load", "row_problem", "row_source"]
 
 _HOW = (
-    "Set KERNELBENCH_DIR to a checkout of https://github.com/ScalingIntelligence/KernelBench, to its KernelBench "
+    "Set KERNELBENCH_DIR to a checkout of KernelBench (github.com/ScalingIntelligence/KernelBench), to its KernelBench "
     "folder, or to a JSONL file with one problem a line (level, problem_id, name, code)."
 )
 
@@ -65,14 +65,16 @@ def load(task_id: str) -> Task:
     """
     root = kernelbench_dir()
     if root is None:
-        raise MissingDataError(f"{task_id} needs KernelBench's problems, which are not part of this package. {_HOW}")
+        raise MissingDataError(f"KernelBench's problems are not part of this package. {_HOW}")
     if root.is_dir():
         found = _in_folder(root, task_id)
     elif files.is_jsonl(root) and root.is_file():
         found = _in_rows(root, task_id)
     else:
         state = "is neither a folder nor a .jsonl or .jsonl.gz file" if root.exists() else "does not exist"
-        raise MissingDataError(f"{task_id} was looked for at KERNELBENCH_DIR={root}, which {state}. {_HOW}")
+        raise MissingDataError(
+            f"KernelBench's problems were looked for at KERNELBENCH_DIR={root}, which {state}. {_HOW}"
+        )
     if found is None:
         raise MissingDataError(f"{task_id} is not among the problems at KERNELBENCH_DIR={root}. {_HOW}")
     return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from kernelgym_env.evaluation.processes import descendants
 
@@ -30,7 +30,7 @@ class Watch:
 
     def excess(self) -> str:
         """``"memory"`` or ``"processes"`` if the job is over that bound, else ``""``."""
-        found = list(_below(self.pid))
+        found = _below(self.pid)
         if self.processes and sum(_threads(pid) for pid in found) > self.processes:
             return "processes"
         # what forked processes share counts for each of them here, so a sum over the bound is only a reason to look
@@ -39,7 +39,7 @@ class Watch:
         return ""
 
 
-def _below(pid: int) -> Iterable[int]:
+def _below(pid: int) -> list[int]:
     """Every process below `pid`, by the kernel's own lists where it keeps them."""
     if not os.path.exists(f"/proc/{pid}/task/{pid}/children"):
         return descendants(pid)
@@ -51,7 +51,7 @@ def _below(pid: int) -> Iterable[int]:
     return found
 
 
-def _children(pid: int) -> Iterable[int]:
+def _children(pid: int) -> Iterator[int]:
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
@@ -64,6 +64,20 @@ def _threads(pid: int) -> int:
     return 0
 
 
+def _files(pids: Iterable[int]) -> int:
+    """Bytes in memory files that are open, each counted once: what is written there need not be mapped."""
+    sizes: dict[int, int] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                path = f"/proc/{pid}/fd/{name}"
+                with contextlib.suppress(OSError):
+                    if os.readlink(path).startswith("/memfd:"):
+                        found = os.stat(path)
+                        sizes[found.st_ino] = found.st_blocks * 512
+    return sum(sizes.values())
+
+
 def _sum(file: str, pids: Iterable[int], names: tuple[str, ...]) -> int:
     total = 0
     for pid in pids:
@@ -72,11 +86,12 @@ def _sum(file: str, pids: Iterable[int], names: tuple[str, ...]) -> int:
     return total << 10
 
 
-def _resident(pids: Iterable[int]) -> int:
+def _resident(pids: list[int]) -> int:
     """Bytes of memory of their own, and of shared memory, each counted in full."""
-    return _sum("status", pids, ("RssAnon:", "RssShmem:"))
+    return _sum("status", pids, ("RssAnon:",)) + max(_sum("status", pids, ("RssShmem:",)), _files(pids))
 
 
-def _proportional(pids: Iterable[int]) -> int:
+def _proportional(pids: list[int]) -> int:
     """The same with what several processes share divided among them."""
-    return _sum("smaps_rollup", pids, ("Pss_Anon:", "Pss_Shmem:"))
+    shared = max(_sum("smaps_rollup", pids, ("Pss_Shmem:",)), _files(pids))
+    return _sum("smaps_rollup", pids, ("Pss_Anon:",)) + shared
