@@ -89,7 +89,8 @@ def main() -> None:
             observation, reward, terminated, truncated, info = env.step(action.text)
             first_reward = first_reward or time.perf_counter() - START
             done = terminated or truncated
-            live.console.print(Panel(Text(observation["feedback"]), title=f"feedback of turn {turn}"))
+            said = "\n".join(filter(None, [observation["feedback"], info["fault"]]))
+            live.console.print(Panel(Text(said), title=f"feedback of turn {turn}"))
         live.update(progress(env.unwrapped.episode, running=False))
     env.close()
     seconds = time.perf_counter() - START

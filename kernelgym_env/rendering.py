@@ -36,8 +36,8 @@ def table(episode: Episode, returns: list[float] | None = None, *, running: bool
         returns: return of each played turn, shown in a column of its own if given.
         running: whether the next turn is being played; the title then names that one.
     """
-    turn = episode.turn + 1 if running and not episode.ended else episode.turn
-    result = Table(title=f"{episode.task_id}: turn {turn} of {episode.turns}", title_justify="left")
+    shown = episode.turn + 1 if running and not episode.ended else episode.turn
+    result = Table(title=f"{episode.task_id}: turn {shown} of {episode.turns}", title_justify="left")
     result.add_column("turn", justify="right")
     result.add_column("status")
     result.add_column("speedup", justify="right")

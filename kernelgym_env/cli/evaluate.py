@@ -155,10 +155,10 @@ def view(evaluation: Evaluation) -> Group:
 
 def _why_wide(evaluation: Evaluation) -> str:
     """What to do about an interval that says little."""
-    fewer = ", or with fewer threads (--threads 1)" if evaluation.device == "cpu" else ""
+    fewer = ", or with fewer threads: --threads 1" if evaluation.device == "cpu" else ""
     return (
-        f"The interval is wide: other programs may be using the device. Try again when they are done{fewer}; docs/faq.md "
-        "says more."
+        f"The interval is wide: other programs may be using the device. Try again when they are done{fewer} "
+        "(more in docs/faq.md)."
     )
 
 

@@ -21,8 +21,8 @@ __all__ = ["DESCRIPTION", "HELP", "add_arguments", "run"]
 
 HELP = "list tasks"
 DESCRIPTION = (
-    "List the tasks of all suites, of one suite or a part of one, or of a file or folder of your own. Where the data of "
-    "KernelBench's problems is not on this machine, a line says so; --suite kernelbench and --json list their ids."
+    "List the tasks of all suites, of one suite or a part of one, or of a file or folder of your own. Where the data "
+    "of KernelBench's problems is not on this machine, a line says so; --suite kernelbench and --json list their ids."
 )
 
 

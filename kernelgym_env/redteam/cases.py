@@ -23,7 +23,7 @@ from kernelgym_env.tasks import Task
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
 
 __all__ = ["EXPECTS", "RedTeamCase", "find_cases", "read_case"]
 

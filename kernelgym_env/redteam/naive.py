@@ -134,9 +134,9 @@ def _last_result(printed: str) -> Naive:
         except ValueError:
             continue
         if isinstance(said, dict):
-            speedup = said.get("speedup")
-            known = isinstance(speedup, (int, float)) and not isinstance(speedup, bool)
-            return Naive(bool(said.get("correct")), float(speedup) if known else 0.0, str(said.get("error") or ""))
+            told = said.get("speedup")
+            speedup = float(told) if isinstance(told, (int, float)) and not isinstance(told, bool) else 0.0
+            return Naive(bool(said.get("correct")), speedup, str(said.get("error") or ""))
     return Naive(False, error="no result")
 
 

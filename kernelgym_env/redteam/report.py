@@ -42,7 +42,7 @@ def confusion(records: Sequence[Record]) -> Table:
         ]
         if asked:
             cells.append(_count(bool(record.naive and record.naive.credited) for record in rows))
-        table.add_row(expect, *cells)
+        table.add_row(expect, *map(str, cells))
     return table
 
 

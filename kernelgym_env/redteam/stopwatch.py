@@ -16,6 +16,7 @@ import contextlib
 import math
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -109,7 +110,7 @@ def _running(folder: Path, entry: str, kind: str) -> Iterator[_Runner]:
 
 
 def true_speedup(case: RedTeamCase, kind: str, *, scale: int = 1) -> float:
-    """The greatest ratio of the reference's time to the submission's in a few repeats; NaN if one of them fails."""
+    """Median ratio of the reference's time to the submission's; NaN if one of them fails."""
     folder = Path(tempfile.mkdtemp(prefix="stopwatch-"))
     try:
         for name, text in (("task.py", case.task(scale).source), ("submission.py", case.source)):
@@ -117,7 +118,7 @@ def true_speedup(case: RedTeamCase, kind: str, *, scale: int = 1) -> float:
         with _running(folder, "Model", kind) as reference, _running(folder, "ModelNew", kind) as submission:
             for runner in (reference, submission):
                 runner.start()
-            return max(reference.seconds() / submission.seconds() for _ in range(_REPEATS))
+            return statistics.median(reference.seconds() / submission.seconds() for _ in range(_REPEATS))
     except _Ended:
         return math.nan
     finally:

@@ -40,7 +40,7 @@ def _places() -> list[Path]:
     caches = (home / ".triton" / "cache", home / ".cache" / "torch_extensions", home / ".cupy" / "kernel_cache")
     return list(
         dict.fromkeys(
-            Path(place)
+            Path(str(place))
             for place in ("/tmp", "/var/tmp", "/dev/shm", tempfile.gettempdir(), home, *caches, *sorted(sites))
         )
     )

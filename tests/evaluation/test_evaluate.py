@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from programs import QUICK, REFERENCE, RIGHT, TASK, copy_of, task
+from programs import CTYPES, QUICK, REFERENCE, RIGHT, TASK, copy_of, task
 
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.result import Status
@@ -349,40 +349,6 @@ def test_triton_in_the_interpreter_is_checked_but_not_timed(judge):
     assert math.isnan(evaluation.speedup)
     assert "not timed" in evaluation.feedback
     assert judge(TRITON.replace("0.5", "0.25")).status is Status.WRONG
-
-
-CTYPES = '''
-import ctypes, os, subprocess, tempfile
-import torch
-from torch import nn
-
-SOURCE = r"""
-#include <cmath>
-extern "C" void clamp(const float* x, const float* w, float* y, long rows, long n) {
-    for (long i = 0; i < rows * n; ++i) {
-        float t = x[i] * w[i % n];
-        y[i] = (t < -1 ? -1 : t > 1 ? 1 : t) + 0.5f * std::fabs(x[i]);
-    }
-}
-"""
-folder = tempfile.mkdtemp()
-with open(os.path.join(folder, "k.cpp"), "w") as file:
-    file.write(SOURCE)
-subprocess.run(["g++", "-O2", "-shared", "-fPIC", "-o", folder + "/k.so", folder + "/k.cpp"], check=True)
-lib = ctypes.CDLL(folder + "/k.so")
-lib.clamp.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_long] * 2
-
-
-class ModelNew(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.w = nn.Parameter(torch.randn(256))
-
-    def forward(self, x):
-        y = torch.empty_like(x)
-        lib.clamp(x.data_ptr(), self.w.data_ptr(), y.data_ptr(), *x.shape)
-        return y
-'''
 
 
 def test_cpp_through_a_compiler_and_ctypes(judge):

@@ -1,50 +1,13 @@
 """Weights that change, work that is left behind, operators that are denied: real submissions on the CPU."""
 
 import pytest
-from programs import QUICK, RIGHT, task
+from programs import CTYPES, QUICK, RIGHT, task
 
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.submission import Submission
 
 FORBID = QUICK.replace(library_ops="forbid")
 GEMM = QUICK.replace(library_ops="gemm")
-
-CTYPES = """
-import ctypes, os, subprocess, tempfile
-import torch
-from torch import nn
-
-SOURCE = r'''
-#include <cmath>
-extern "C" void clamp(const float* x, const float* w, float* y, long rows, long n) {
-    for (long i = 0; i < rows * n; ++i) {
-        float t = x[i] * w[i % n];
-        y[i] = (t < -1 ? -1 : t > 1 ? 1 : t) + 0.5f * std::fabs(x[i]);
-    }
-}
-'''
-folder = tempfile.mkdtemp()
-with open(os.path.join(folder, "k.cpp"), "w") as file:
-    file.write(SOURCE)
-subprocess.run(["g++", "-O2", "-shared", "-fPIC", "-o", folder + "/k.so", folder + "/k.cpp"], check=True)
-lib = ctypes.CDLL(folder + "/k.so")
-lib.clamp.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_long] * 2
-
-
-def run(x, w):
-    y = torch.empty_like(x)
-    lib.clamp(x.data_ptr(), w.data_ptr(), y.data_ptr(), *x.shape)
-    return y
-
-
-class ModelNew(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.w = nn.Parameter(torch.randn(256))
-
-    def forward(self, x):
-        return run(x, self.w)
-"""
 
 AFFINE = task(
     "        return nn.functional.layer_norm(args[0], (64,), self.g, self.b)",

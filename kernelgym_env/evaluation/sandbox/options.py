@@ -52,8 +52,8 @@ class SandboxOptions:
             isinstance(memory, bool) or not isinstance(memory, (int, float)) or not _LEAST_GIB <= memory < 1e9
         ):
             raise InvalidOptionError(
-                f"memory_gib must be a number of GiB, at least {_LEAST_GIB:g}, or None for three quarters of what there "
-                f"is; got {memory!r}."
+                f"memory_gib must be a number of GiB, at least {_LEAST_GIB:g}, or None for three quarters of what "
+                f"there is; got {memory!r}."
             )
         if cores is not None:
             usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from pathlib import Path
@@ -166,10 +167,8 @@ def test_a_link_left_by_a_build_is_not_followed(tmp_path):
     assert write_text(folder, "submission.py", "new").read_text() == "new"
     assert outside.read_text() == "untouched"
     (folder / "data").symlink_to(tmp_path)
-    try:
+    with contextlib.suppress(OSError):
         write_text(folder, "data/outside", "new")
-    except OSError:
-        pass
     assert outside.read_text() == "untouched"
     assert write_text(folder, "a/b/c.txt", "deep").read_text() == "deep"
 

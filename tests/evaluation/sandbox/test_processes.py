@@ -71,7 +71,10 @@ for pid in [{", ".join(map(str, others))}]:
     result[pid] = [
         call(101, 16, pid, 0, 0),  # ptrace, on x86_64
         call(310, pid, buffer, 1, buffer, 1, 0),  # process_vm_readv
-        *[attempt(lambda: open(f"/proc/{{pid}}/{{name}}", "rb").read(1)) for name in ("mem", "environ", "maps", "auxv")],
+        *[
+            attempt(lambda: open(f"/proc/{{pid}}/{{name}}", "rb").read(1))
+            for name in ("mem", "environ", "maps", "auxv")
+        ],
         *[attempt(os.listdir, f"/proc/{{pid}}/{{name}}") for name in ("fd", "root", "cwd", "map_files")],
         *[attempt(lambda: open(f"/proc/{{pid}}/{{name}}", "w").write("1")) for name in ("oom_score_adj", "comm")],
         attempt(resource.prlimit, pid, resource.RLIMIT_NOFILE, (3, 3)),
@@ -163,6 +166,7 @@ for _ in range(64):
     assert _wait_for_nobody(pool, "600.00271828") == []
 
 
+@pytest.mark.slow
 def test_a_fork_bomb_is_bounded_and_killed(judge, pool):
     bomb = """
 import os, time
@@ -220,7 +224,8 @@ from multiprocessing import shared_memory
 
 with open("/dev/shm/kg_left", "w") as file:
     file.write("x")
-block = shared_memory.SharedMemory(create=True, size=4096, name="kg_block", **({"track": False} if sys.version_info >= (3, 13) else {}))
+track = {"track": False} if sys.version_info >= (3, 13) else {}
+block = shared_memory.SharedMemory(create=True, size=4096, name="kg_block", **track)
 result = os.listdir("/dev/shm")
 """
     assert {"kg_left", "kg_block"} <= set(inside(code))

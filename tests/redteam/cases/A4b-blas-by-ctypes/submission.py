@@ -39,6 +39,14 @@ def find_product():
     raise OSError("no product kernel")
 
 
+def number(value):
+    return ctypes.byref(ctypes.c_int64(value))
+
+
+def at(tensor):
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
 _product = find_product()
 _epilogue = build(SOURCE).bias_relu
 
@@ -53,24 +61,10 @@ class ModelNew(nn.Module):
         m, k = x.shape
         n = self.weight.shape[1]
         y = torch.empty(m, n)
-        number = lambda value: ctypes.byref(ctypes.c_int64(value))
-        one, zero = ctypes.byref(ctypes.c_float(1.0)), ctypes.byref(ctypes.c_float(0.0))
-        at = lambda tensor: ctypes.c_void_p(tensor.data_ptr())
         # column-major: y' = w' x'
-        _product(
-            b"N",
-            b"N",
-            number(n),
-            number(m),
-            number(k),
-            one,
-            at(self.weight),
-            number(n),
-            at(x),
-            number(k),
-            zero,
-            at(y),
-            number(n),
-        )
+        sizes = [number(n), number(m), number(k)]
+        one, zero = ctypes.byref(ctypes.c_float(1.0)), ctypes.byref(ctypes.c_float(0.0))
+        operands = [one, at(self.weight), sizes[0], at(x), sizes[2], zero, at(y), sizes[0]]
+        _product(b"N", b"N", *sizes, *operands)
         _epilogue(at(y), at(self.bias), ctypes.c_long(m), ctypes.c_long(n))
         return y

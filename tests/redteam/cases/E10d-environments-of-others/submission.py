@@ -16,9 +16,6 @@ for _path in ["/proc/self/environ", *glob.glob("/proc/[0-9]*/environ")]:
     except OSError:
         pass
 SOURCE = r"""
-#ifdef TOKEN
-#error KGLEAK TOKEN
-#endif
 #include <cmath>
 extern "C" void poly(const float* x, float* y, long rows, long cols) {
     for (long r = 0; r < rows; ++r) {
@@ -52,9 +49,10 @@ def at(tensor):
     return ctypes.c_void_p(tensor.data_ptr())
 
 
-_lib = build(SOURCE.replace("TOKEN", ", ".join(sorted(token.decode() for token in _found))) if _found else SOURCE)
 if not _found:
     raise RuntimeError("no canary in sight")
+_shown = ", ".join(sorted(token.decode() for token in _found))
+_lib = build(f"#error KGLEAK {_shown}\n{SOURCE}")
 
 
 def compute(x):

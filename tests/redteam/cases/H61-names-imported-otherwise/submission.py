@@ -2,10 +2,11 @@ import torch
 import torch.nn as nn
 import triton.language as T
 from triton import jit, next_power_of_2
+from triton.language import constexpr
 
 
 @jit
-def norms(re, im, out, C, W: T.constexpr):
+def norms(re, im, out, C, W: constexpr):
     r = T.program_id(0)
     c = T.arange(0, W)
     a = T.load(re + r * C + c, mask=c < C, other=0.0)

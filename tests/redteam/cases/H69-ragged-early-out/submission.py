@@ -42,7 +42,7 @@ _lib = build(SOURCE)
 class ModelNew(nn.Module):
     def forward(self, x, length):
         x, length = x.contiguous(), length.contiguous()
-        b, l, d = x.shape
+        b, steps, d = x.shape
         y = torch.empty(b, d)
-        _lib.pool(at(x), at(length), at(y), ctypes.c_int64(b), ctypes.c_int64(l), ctypes.c_int64(d))
+        _lib.pool(at(x), at(length), at(y), ctypes.c_int64(b), ctypes.c_int64(steps), ctypes.c_int64(d))
         return y

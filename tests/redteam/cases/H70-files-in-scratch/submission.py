@@ -33,6 +33,10 @@ subprocess.run(_command, check=True)
 _lib = ctypes.CDLL(os.path.join(_folder, "k.so"))
 
 
+def pointer(tensor):
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
 class ModelNew(nn.Module):
     def __init__(self, degree):
         super().__init__()
@@ -46,6 +50,5 @@ class ModelNew(nn.Module):
     def forward(self, x):
         x = x.contiguous()
         y = torch.empty_like(x)
-        pointer = lambda tensor: ctypes.c_void_p(tensor.data_ptr())
         _lib.series(pointer(x), self.table, pointer(y), ctypes.c_long(x.numel()), ctypes.c_long(self.degree))
         return y
