@@ -14,9 +14,13 @@ import pytest
 
 from kernelgym_env import doctor
 from kernelgym_env.cli import main
-from kernelgym_env.cli.output import print_json
+from kernelgym_env.cli.evaluate import view
+from kernelgym_env.cli.output import console, print_json
 from kernelgym_env.doctor import Check
+from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.pools.fake import FakePool
+from kernelgym_env.prompts import task_prompt
+from kernelgym_env.tasks import load_task
 
 ROOT = Path(__file__).resolve().parent.parent
 TASK = """
@@ -127,7 +131,9 @@ def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str])
 
 def test_nothing_to_do_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    assert capsys.readouterr().out == ""
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert all(f"    {command} " in printed.err for command in COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -148,10 +154,15 @@ def test_nothing_to_do_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> N
         (["eval", "scale.py", "wrong.py", "--threads", "-1"], "threads must be 0"),
         (["eval", "wrong.py", "wrong.py"], "lacks"),
         (["tasks", "--suite", "coer"], "Did you mean 'core'?"),
+        (["tasks", "--suite", "nope"], "Or give a file or folder with tasks"),
         (["tasks", "--suite", "./no"], "There is no file or folder './no'"),
         (["tasks", "--level", "9"], "Unknown level '9'. Allowed: 1, 2, 3, 4."),
         (["tasks", "--tag", "redction"], "Did you mean 'reduction'?"),
-        (["show", "KernelGym/RowSotmax"], "Did you mean 'KernelGym/RowSoftmax'?"),
+        (
+            ["show", "KernelGym/RowSotmax"],
+            "Did you mean 'KernelGym/RowSoftmax'? `kernelgym tasks --suite core` lists the ids.\n",
+        ),
+        (["show", "nothing-like-it"], "'nothing-like-it'. `kernelgym tasks` lists the ids.\n"),
         (["show", "KernelBench/L1-019"], "Set KERNELBENCH_DIR"),
         (["show", "scale.py", "--device", "tpu"], "Unknown device 'tpu'"),
     ],
@@ -200,6 +211,19 @@ def test_eval_of_a_right_submission(folder: Path, capsys: pytest.CaptureFixture[
     assert 0 < result["speedup_low"] <= result["speedup"] <= result["speedup_high"]
     assert result["times"]["candidate"]["n"] > 0
     assert result["coverage"] is None
+
+
+@pytest.mark.parametrize(("interval", "hint"), [((0.9, 1.2), False), ((0.8, 1.4), True), ((1.0, 9.0), True)])
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_eval_says_what_to_do_about_a_wide_interval(
+    device: str, interval: tuple[float, float], hint: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    low, high = interval
+    evaluation = Evaluation("a/b", Status.CORRECT, device=device, speedup=1.0, speedup_low=low, speedup_high=high)
+    console().print(view(evaluation))
+    printed = " ".join(capsys.readouterr().out.split())
+    assert ("The interval is wide" in printed) == hint
+    assert ("--threads 1" in printed) == (hint and device == "cpu")
 
 
 def test_eval_of_a_wrong_submission(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -291,6 +315,37 @@ def test_tasks_without_their_data(folder: Path, capsys: pytest.CaptureFixture[st
     assert "KernelBench/L1-019" in printed
     assert "no data on this machine" in printed
     assert "KERNELBENCH_DIR" in printed
+    assert "L1-001" not in printed, "an id that nobody asked for"
+
+
+def test_all_tasks_without_kernelbench(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tasks"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "KernelGym/RowSum" in printed
+    assert "KernelBench/L" not in printed
+    assert "270 of KernelBench's problems have no data" in printed
+    assert "`kernelgym tasks --suite kernelbench` lists their ids. KernelBench's problems are not part" in printed
+    assert main(["tasks", "--tag", "flaw-identity"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "No task" not in printed
+    assert "`kernelgym tasks --suite kernelbench --tag flaw-identity` lists their ids" in printed
+    assert main(["tasks", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {task["id"].partition("/")[0] for task in listed["tasks"]} == {"KernelGym", "KernelBench"}
+
+
+def test_tasks_with_a_part_of_the_data(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"level": 1, "problem_id": 2, "name": "2_Scale", "code": TASK}
+    (folder / "part.jsonl").write_text(json.dumps(row) + "\n")
+    monkeypatch.setenv("KERNELBENCH_DIR", str(folder / "part.jsonl"))
+    assert main(["tasks"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "KernelBench/L1-002" in printed
+    assert "KernelBench/L1-001" not in printed
+    assert "269 of KernelBench's problems have no data" in printed
+    assert "What has no data is not among the problems at KERNELBENCH_DIR=" in printed
 
 
 def test_tags_are_the_same_with_the_data(
@@ -324,7 +379,7 @@ def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "sizes on cuda  N = 4096" in printed
     assert TASK.strip() in printed
     assert main(["show", "scale.py", "--device", "cpu", "--prompt"]) == 0
-    assert "Reply with one Python source" in capsys.readouterr().out
+    assert capsys.readouterr().out == task_prompt(load_task("scale.py").for_device("cpu"), kind="cpu").rstrip() + "\n"
 
 
 def test_show_json_has_the_sizes_of_the_device(capsys: pytest.CaptureFixture[str]) -> None:
@@ -366,6 +421,23 @@ def test_doctor_exit_codes(
     printed = capsys.readouterr().out
     assert "pip install torch" in printed
     assert ("cannot be evaluated here: see torch." in printed) == (code == 1)
+
+
+def test_doctor_breaks_no_word_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = "Linux-6.12.1-generic-x86_64-with-glibc2.36"
+    advice = "Set KERNELBENCH_DIR to a checkout of KernelBench (github.com/ScalingIntelligence/KernelBench), or not."
+    checks = [
+        Check("system", "platform", "ok", said),
+        Check("isolation", "cgroup v2, delegated", "missing", "", advice),
+    ]
+    monkeypatch.setattr(doctor, "run", lambda: checks)
+    assert main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    assert set(f"{said} {advice}".split()) <= set(printed.split())
+    assert "`kernelgym doctor --evaluate`" in printed
 
 
 def test_doctor_evaluates_only_where_it_can(

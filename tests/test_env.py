@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelgym_env
+from kernelgym_env import rendering
 from kernelgym_env.env import MAX_TURNS, STOP, KernelEnv
 from kernelgym_env.errors import InvalidOptionError, UnknownNameError
 from kernelgym_env.evaluation.result import Status
@@ -438,6 +439,19 @@ def test_ansi_is_a_text():
     assert isinstance(text, str)
     assert "2.00x" in text
     assert "correct" in text
+
+
+def test_a_table_names_the_turn_that_is_played():
+    env = gym.make(FAKE, turns=2)
+    env.reset()
+    for played in range(3):
+        episode = env.unwrapped.episode
+        assert str(rendering.table(episode).title).endswith(f"turn {played} of 2")
+        assert str(rendering.table(episode, running=True).title).endswith(f"turn {min(played + 1, 2)} of 2")
+        if played < 2:
+            env.step(GOOD)
+    columns = [column.header for column in rendering.table(episode, [2.3, 4.6]).columns]
+    assert columns[-2:] == ["reward", "return"]
 
 
 def test_human_prints_and_returns_none(capsys):

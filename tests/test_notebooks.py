@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,3 +51,6 @@ def test_01_first_episode(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "error: expected" in text, "the compiler's messages"
     shown = {kind for output in outputs for kind in output.get("data", {})}
     assert {"image/png", "text/html"} <= shown, "the plot and the table"
+    (table,) = (output["data"]["text/plain"] for output in outputs if "text/html" in output.get("data", {}))
+    assert "return" in table
+    assert not re.search(r"\d\.\d{4}", text.partition("median time")[2]), "rounded numbers"

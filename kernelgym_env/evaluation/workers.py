@@ -193,10 +193,14 @@ class Zygote:
 
     def close(self) -> None:
         """End the fork server and everything below it; remove its folder."""
-        if self.process.poll() is None:
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)  # at which it kills all it started, and ends
+        try:
+            self.process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
             processes.kill_descendants(self.process.pid, _KILL_S)
             self.process.kill()
-        self.process.wait()
+            self.process.wait()
         self._sock.close()
         self._log.close()
         remove_tree(self.folder)
@@ -365,12 +369,12 @@ class Worker:
             return self._ended
         report = self._read_status(0.0)
         ours = report is None
-        # the supervisor reaps and reports; only if it is gone or stuck do we take its place
-        end = time.monotonic() + _PATIENCE_S
-        while report is None and time.monotonic() < end:
-            self.stop()
-            report = self._read_status(_KILL_S)
         if report is None:
+            self.stop()
+            report = self._read_status(_PATIENCE_S)
+        if report is None:
+            # gone or stuck, so we take its place
+            processes.kill_descendants(self.pid, _KILL_S)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
             report = {"code": None, "signal": None, "leftover": 0}
@@ -393,9 +397,9 @@ class Worker:
         """Tell everything the worker started to die, without waiting for it."""
         if self._ended is None:
             self._cell.kill()
-            for pid in processes.descendants(self.pid):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            # the supervisor does it: it is scheduled before what it supervises, this process need not be
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
 
     def close(self, *, keep_folder: bool = False) -> None:
         """End the worker; remove its folder unless a later worker goes on in it."""

@@ -36,8 +36,9 @@ __all__ = ["main"]
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_PDEATHSIG = 1
-_SWEEP_S = 1.0
+_SWEEP_S = 10.0
 _WATCH_S = 0.25
+_SIGNALS = {signal.SIGCHLD, signal.SIGTERM}
 
 
 def _prctl(option: int, value: int) -> None:
@@ -95,6 +96,7 @@ def _candidate(control: socket.socket, output: int, request: dict[str, Any], rea
     code = 0
     try:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.dup2(output, 1)
@@ -125,21 +127,25 @@ def _candidate(control: socket.socket, output: int, request: dict[str, Any], rea
 
 
 def _supervise(candidate: int, status_fd: int, plan: Plan) -> None:
-    """Reap and watch until the candidate has ended, kill what it left, say how it ended. Does not return."""
+    """Reap and watch until the candidate has ended, takes too much, or the judge sends SIGTERM.
+
+    Then kill what is there and say how it ended. Does not return.
+    """
     report: dict[str, Any] = {"code": None, "signal": None, "leftover": 0, "excess": ""}
     watch = Watch(os.getpid(), 0 if plan.group_memory else plan.memory_bytes, plan.processes)
     _go_first()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     due = time.monotonic() + _WATCH_S
     while not _reap(candidate, report):
-        signal.sigtimedwait({signal.SIGCHLD}, max(0.0, due - time.monotonic()))
-        if time.monotonic() >= due:
-            due = time.monotonic() + _WATCH_S
-            if excess := watch.excess():
+        came = signal.sigtimedwait(_SIGNALS, max(0.0, due - time.monotonic()))
+        if came is not None and came.si_signo == signal.SIGTERM:
+            break
+        if (now := time.monotonic()) >= due:
+            if excess := watch.excess(lambda: signal.SIGTERM in signal.sigpending()):
                 report["excess"] = excess
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(candidate, signal.SIGKILL)
-    report["leftover"] = len(processes.children(os.getpid()))
+                break
+            # looking at hundreds of processes takes long, and must not become all that is done
+            due = time.monotonic() + max(_WATCH_S, 4 * (time.monotonic() - now))
+    report["leftover"] = len(set(processes.descendants(os.getpid())) - {candidate})
     if report["leftover"]:
         _kill_user_of(plan)
     processes.kill_descendants(os.getpid(), _SWEEP_S)
@@ -184,7 +190,7 @@ def _fork(request: dict[str, Any], fds: list[int], server: socket.socket, readab
             os.close(fd)
         return pid
     try:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         os.setsid()
         server.close()
@@ -222,9 +228,9 @@ def main() -> None:
         ready = selector.select(timeout=0.5)
         with contextlib.suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                plan = supervisors.pop(found[0], None)
-                if plan and found[1]:  # it was killed in the middle of its work
-                    _kill_user_of(plan)
+                job = supervisors.pop(found[0], None)
+                if job and found[1]:  # it was killed in the middle of its work
+                    _kill_user_of(job)
         # a child that is no supervisor lost its own one: nothing of a job may outlive it
         for orphan in set(processes.children(os.getpid())) - set(supervisors):
             with contextlib.suppress(ProcessLookupError):
@@ -234,6 +240,9 @@ def main() -> None:
         try:
             request = reader.feed()
         except wire.WireError:
+            _go_first()
+            for job in supervisors.values():
+                _kill_user_of(job)
             processes.kill_descendants(os.getpid(), _SWEEP_S)
             os._exit(0)
         if request is not None:

@@ -22,6 +22,7 @@ __all__ = ["JudgeFault", "JudgeProcess"]
 
 _START_S = 180.0
 _KILL_S = 1.0
+_PATIENCE_S = 20.0
 _LARGEST = 1 << 28
 
 
@@ -139,7 +140,7 @@ class JudgeProcess:
             # closing the socket lets it clean up its folders; the kill is for one that is stuck
             _shut_down(self._sock)
             try:
-                self._process.wait(timeout=_KILL_S * 3)
+                self._process.wait(timeout=_PATIENCE_S)
             except subprocess.TimeoutExpired:
                 processes.kill_descendants(self._process.pid, _KILL_S)
                 self._process.send_signal(signal.SIGKILL)

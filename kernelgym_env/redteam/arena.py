@@ -201,7 +201,7 @@ class Arena:
             return self._judge(case.task(self.scale), case.honest).speedup_high
         markers = Markers()
         try:
-            return true_speedup(case, self.kind, scale=self.scale)
+            return true_speedup(case, self.kind, scale=self.scale, threads=self.threads)
         finally:
             markers.clear()
 

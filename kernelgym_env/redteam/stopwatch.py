@@ -48,9 +48,9 @@ class _Ended(Exception):
 class _Runner:
     """A process that calls a model as often as it is told."""
 
-    def __init__(self, folder: Path, entry: str, kind: str) -> None:
+    def __init__(self, folder: Path, entry: str, kind: str, threads: int) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "kernelgym_env.redteam.stopwatch", str(folder), entry, kind],
+            [sys.executable, "-m", "kernelgym_env.redteam.stopwatch", str(folder), entry, kind, str(threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -101,21 +101,31 @@ def _await_done(stdout: IO[bytes], seconds: float) -> None:
 
 
 @contextmanager
-def _running(folder: Path, entry: str, kind: str) -> Iterator[_Runner]:
-    runner = _Runner(folder, entry, kind)
+def _running(folder: Path, entry: str, kind: str, threads: int) -> Iterator[_Runner]:
+    runner = _Runner(folder, entry, kind, threads)
     try:
         yield runner
     finally:
         runner.close()
 
 
-def true_speedup(case: RedTeamCase, kind: str, *, scale: int = 1) -> float:
-    """Median ratio of the reference's time to the submission's; NaN if one of them fails."""
+def true_speedup(case: RedTeamCase, kind: str, *, scale: int = 1, threads: int = 0) -> float:
+    """Median ratio of the reference's time to the submission's; NaN if one of them fails.
+
+    Args:
+        case: the case.
+        kind: ``cpu`` or ``cuda``.
+        scale: what ``SCALE`` is rewritten to.
+        threads: CPU threads of torch in each process, 0 for its default.
+    """
     folder = Path(tempfile.mkdtemp(prefix="stopwatch-"))
     try:
         for name, text in (("task.py", case.task(scale).source), ("submission.py", case.source)):
             (folder / name).write_text(text, encoding="utf-8")
-        with _running(folder, "Model", kind) as reference, _running(folder, "ModelNew", kind) as submission:
+        with (
+            _running(folder, "Model", kind, threads) as reference,
+            _running(folder, "ModelNew", kind, threads) as submission,
+        ):
             for runner in (reference, submission):
                 runner.start()
             return statistics.median(reference.seconds() / submission.seconds() for _ in range(_REPEATS))
@@ -131,11 +141,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("entry")
     parser.add_argument("device")
+    parser.add_argument("threads", type=int)
     arguments = parser.parse_args()
     if arguments.device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
     import torch
 
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what a submission prints is no answer
     task = load_module(arguments.folder / "task.py", "task")

@@ -43,7 +43,7 @@ def test_data_that_is_not_there(tmp_path, monkeypatch, kind):
     elif kind == "empty":
         path.mkdir()
     monkeypatch.setenv("KERNELBENCH_DIR", str(path))
-    with pytest.raises(MissingDataError, match=r"KernelBench/L1-019 .*KERNELBENCH_DIR=.*Set KERNELBENCH_DIR"):
+    with pytest.raises(MissingDataError, match=r"KernelBench.*KERNELBENCH_DIR=.*Set KERNELBENCH_DIR"):
         load_task("KernelBench/L1-019")
 
 

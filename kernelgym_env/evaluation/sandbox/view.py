@@ -152,13 +152,15 @@ def _fill(plan: Plan, readable: Readable) -> None:
     tree.bind("/proc", _ATTR_NOSUID | _ATTR_NODEV | _ATTR_NOEXEC)
     for name in _PROC_SHUT:
         _close(f"{base}/proc/{name}")
+    # before the rest: an interpreter or a library may lie below a temporary folder, and is then bound into the job's
+    for path in _TEMPORARY:
+        tree.bind(path, _ATTR_NOSUID | _ATTR_NODEV, source=os.path.join(plan.folder, "tmp"))
+    tree.bound = [path for path in tree.bound if path not in map(os.path.realpath, _TEMPORARY)]
     # links last: what they point to is then there
     for path in sorted(readable.roots, key=os.path.islink):
         tree.bind(path, _ATTR_RDONLY | _ATTR_NOSUID | _ATTR_NODEV)
     for hole in readable.holes:
         _cover(tree.place(hole))
-    for path in _TEMPORARY:
-        tree.bind(path, _ATTR_NOSUID | _ATTR_NODEV, source=os.path.join(plan.folder, "tmp"))
     _bind_folder(tree, plan.folder)
     _set(base, _ATTR_RDONLY | _ATTR_NOSUID | _ATTR_NODEV, 0)
 
