@@ -215,7 +215,7 @@ MILESTONES = Study(
 def refine_world(seed: int) -> World:
     """A patch pays at once; a rewrite is slow, but opens what pays more: fusing it, then tuning that."""
     draw, table = Draw(seed, 2), {}
-    for task in (chosen := tasks(3)):
+    for task in (chosen := tasks(4)):
         fused = draw.log(2.0, 6.0)
         schedules = {
             "patch": schedule(draw.flat(1.0, 1.5), draw.flat(0.1, 0.5)),
@@ -374,7 +374,7 @@ class Scores(gym.Env):
         return 0, {"score": 0.0}
 
     def step(self, action: float) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        return 0, action, False, False, {"score": action}
+        return 0, action, False, False, {"score": action, "status": "", "valid": True}
 
 
 def run_fake(seed: int, size: Size, *, clip: str, kind: str) -> Outcome:
