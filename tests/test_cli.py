@@ -204,7 +204,8 @@ def test_json_has_no_number_that_json_lacks(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_eval_of_a_right_submission(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["eval", "scale.py", "right.md", "--device", "cpu", "--threads", "1", "--json"]) == 0
+    options = ["--device", "cpu", "--threads", "1", "--library-ops", "allow"]
+    assert main(["eval", "scale.py", "right.md", *options, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["task_id"] == "File/scale"
     assert (result["status"], result["credited"], result["device"]) == ("correct", True, "cpu")
@@ -232,6 +233,11 @@ def test_eval_of_a_wrong_submission(folder: Path, capsys: pytest.CaptureFixture[
     assert "wrong: The output is wrong." in printed
     assert "error ratio" in printed
     assert "speedup" not in printed
+
+
+def test_eval_of_one_that_leaves_the_work_to_torch(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", "scale.py", "right.md", "--device", "cpu", "--threads", "1"]) == 1
+    assert "policy: The output is right" in capsys.readouterr().out
 
 
 def test_eval_with_a_timeout(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=name_of(check_library_ops),
         default=None,
         metavar=policies,
-        help="what it may take from libraries (default: the protocol's policy; this version records it only)",
+        help="what it may take from libraries (default: the protocol's policy)",
     )
     defaults = get_protocol("strict").deadlines
     for name, what in _TIMEOUTS.items():

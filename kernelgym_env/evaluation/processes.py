@@ -1,6 +1,7 @@
 """Finding and ending processes, by `/proc` alone.
 
 - `children`, `descendants` -- who is below a process.
+- `children_of_thread` -- the former at a fraction of the cost, for a process of one thread.
 - `kill_descendants` -- SIGKILL all of them, again and again, until none is left or time is up.
 - `kill_user` -- SIGKILL everything that runs under a user id, all at once.
 """
@@ -12,7 +13,7 @@ import os
 import signal
 import time
 
-__all__ = ["children", "descendants", "kill_descendants", "kill_user"]
+__all__ = ["children", "children_of_thread", "descendants", "kill_descendants", "kill_user"]
 
 
 def _parents() -> dict[int, int]:
@@ -34,6 +35,17 @@ def _parents() -> dict[int, int]:
 def children(pid: int) -> list[int]:
     """Living children of `pid`."""
     return [child for child, parent in _parents().items() if parent == pid]
+
+
+def children_of_thread(pid: int, thread: int | None = None) -> list[int]:
+    """Children that one thread of a process started, dead ones included; the main thread unless another is named."""
+    try:
+        with open(f"/proc/{pid}/task/{thread or pid}/children", encoding="ascii") as file:
+            return [int(child) for child in file.read().split()]
+    except FileNotFoundError:  # the process is gone, or the kernel keeps no such lists
+        return children(pid) if thread in (None, pid) else []
+    except OSError:
+        return []
 
 
 def descendants(pid: int) -> list[int]:

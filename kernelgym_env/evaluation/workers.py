@@ -394,10 +394,9 @@ class Worker:
         return json.loads(data) if data else {"code": None, "signal": None, "leftover": 0}
 
     def stop(self) -> None:
-        """Tell everything the worker started to die, without waiting for it."""
+        """Tell its supervisor to kill the worker and all it started, without waiting for that."""
         if self._ended is None:
             self._cell.kill()
-            # the supervisor does it: it is scheduled before what it supervises, this process need not be
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 

@@ -6,6 +6,9 @@ kills whatever it left behind and writes one line of truth, exit code or signal,
 
     judge ── zygote ── supervisor (one a job) ── candidate ── whatever it starts
 
+Where the kernel allows it, a further process stands between the last two: the first one of a PID namespace, with which
+everything in the namespace ends.
+
 Requests: ``{"op": "fork", "job": n, "folder": path, "environ": {...}, "sandbox": {...}, "trial": bool}`` with three
 file descriptors (control socket, output pipe, status pipe). Replies: ``{"job": n, "pid": supervisor}``. The candidate's
 own first message, before it has read anything of a submission, says what sandbox it is in: ``{"isolation": {...}}``, or
@@ -27,6 +30,7 @@ import traceback
 from typing import Any
 
 from kernelgym_env.evaluation import processes, wire
+from kernelgym_env.evaluation.sandbox import namespaces
 from kernelgym_env.evaluation.sandbox.enter import Refusal, enter
 from kernelgym_env.evaluation.sandbox.plan import Plan
 from kernelgym_env.evaluation.sandbox.readable import Readable, survey
@@ -38,6 +42,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_PDEATHSIG = 1
 _SWEEP_S = 10.0
 _WATCH_S = 0.25
+_SPARE = 16
 _SIGNALS = {signal.SIGCHLD, signal.SIGTERM}
 
 
@@ -80,7 +85,8 @@ def _leave_nvml() -> None:
 def _confine(control: socket.socket, request: dict[str, Any], readable: Readable) -> None:
     """Enter the sandbox and tell the judge what is in force; ends the process where it must not go on."""
     try:
-        report = enter(Plan.from_dict(request["sandbox"]), readable, pinned=request["pinned"])
+        plan = Plan.from_dict(request["sandbox"])
+        report = enter(plan, readable, pids=request["pids"], pinned=request["pinned"])
     except Refusal as refusal:
         wire.send(control, {"refused": str(refusal)})
         os._exit(0)
@@ -126,31 +132,70 @@ def _candidate(control: socket.socket, output: int, request: dict[str, Any], rea
     os._exit(code)
 
 
-def _supervise(candidate: int, status_fd: int, plan: Plan) -> None:
+def _supervise(child: int, status_fd: int, told: int, plan: Plan) -> None:
     """Reap and watch until the candidate has ended, takes too much, or the judge sends SIGTERM.
 
     Then kill what is there and say how it ended. Does not return.
+
+    Args:
+        child: the candidate, or the first process of its PID namespace.
+        status_fd: where to say it.
+        told: where that first process says how the candidate ended; -1 without one.
+        plan: how the candidate is confined.
     """
     report: dict[str, Any] = {"code": None, "signal": None, "leftover": 0, "excess": ""}
-    watch = Watch(os.getpid(), 0 if plan.group_memory else plan.memory_bytes, plan.processes)
+    # the kernel's own bound comes first, where it holds
+    watch = Watch(os.getpid(), 0 if plan.group_memory else plan.memory_bytes, plan.processes + _SPARE)
+    asked: list[int] = []
+
+    def end(*_: object) -> None:
+        """Kill at once, whatever is being done: among hundreds of processes that may take long."""
+        asked.append(1)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     _go_first()
     due = time.monotonic() + _WATCH_S
-    while not _reap(candidate, report):
-        came = signal.sigtimedwait(_SIGNALS, max(0.0, due - time.monotonic()))
-        if came is not None and came.si_signo == signal.SIGTERM:
-            break
+    while (status := _reap(child)) is None and not asked:
+        signal.sigtimedwait({signal.SIGCHLD}, max(0.0, due - time.monotonic()))
         if (now := time.monotonic()) >= due:
-            if excess := watch.excess(lambda: signal.SIGTERM in signal.sigpending()):
+            if excess := watch.excess(lambda: bool(asked)):
                 report["excess"] = excess
-                break
+                end()
             # looking at hundreds of processes takes long, and must not become all that is done
             due = time.monotonic() + max(_WATCH_S, 4 * (time.monotonic() - now))
-    report["leftover"] = len(set(processes.descendants(os.getpid())) - {candidate})
-    if report["leftover"]:
+    if told >= 0:
+        with contextlib.suppress(ValueError), open(told, "rb") as pipe:
+            report.update(json.loads(pipe.read()))
+    elif status is not None:
+        report.update(_outcome(status))
+    if told < 0 and (left := set(processes.descendants(os.getpid())) - {child}):
+        report["leftover"] = len(left)
         _kill_user_of(plan)
     processes.kill_descendants(os.getpid(), _SWEEP_S)
     with contextlib.suppress(OSError):
         os.write(status_fd, json.dumps(report).encode())
+    os._exit(0)
+
+
+def _outcome(status: int) -> dict[str, int | None]:
+    if os.WIFSIGNALED(status):
+        return {"code": None, "signal": os.WTERMSIG(status)}
+    return {"code": os.WEXITSTATUS(status), "signal": None}
+
+
+def _be_first(candidate: int, told: int) -> None:
+    """Be the first process of a PID namespace: reap until the candidate has ended. Does not return.
+
+    When it ends, the kernel kills all that is left in the namespace, at once.
+    """
+    while (ended := os.waitpid(-1, 0))[0] != candidate:
+        pass
+    with contextlib.suppress(OSError), open(f"/proc/self/task/{os.readlink('/proc/self')}/children") as file:
+        left = len(file.read().split())
+        os.write(told, json.dumps({**_outcome(ended[1]), "leftover": left}).encode())
     os._exit(0)
 
 
@@ -166,19 +211,15 @@ def _kill_user_of(plan: Plan) -> None:
         processes.kill_user(plan.uid)
 
 
-def _reap(candidate: int, report: dict[str, Any]) -> bool:
-    """Reap what has ended; whether the candidate is among it, or there is nobody left."""
+def _reap(child: int) -> int | None:
+    """Reap what has ended; the wait status of `child` once it has, 0 if there is no child at all."""
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            if ended[0] == candidate:
-                if os.WIFSIGNALED(ended[1]):
-                    report["signal"] = os.WTERMSIG(ended[1])
-                else:
-                    report["code"] = os.WEXITSTATUS(ended[1])
-                return True
+            if ended[0] == child:
+                return ended[1]
     except ChildProcessError:
-        return True
-    return False
+        return 0
+    return None
 
 
 def _fork(request: dict[str, Any], fds: list[int], server: socket.socket, readable: Readable) -> int:
@@ -192,18 +233,49 @@ def _fork(request: dict[str, Any], fds: list[int], server: socket.socket, readab
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         os.setsid()
         server.close()
+        plan = Plan.from_dict(request["sandbox"])
+        request["pids"] = _separate_pids(plan)
+        told, tells = os.pipe() if request["pids"] == "on" else (-1, -1)
         control = socket.socket(fileno=control_fd)
-        candidate = os.fork()
-        if candidate == 0:
+        child = os.fork()
+        if child == 0:
+            if tells >= 0 and (candidate := _fork_from_first(tells)):
+                control.detach()
+                for fd in (control_fd, output_fd, status_fd, told):
+                    os.close(fd)
+                _be_first(candidate, tells)
             _candidate(control, output_fd, request, readable)
         control.detach()
-        os.close(control_fd)
-        os.close(output_fd)
-        _supervise(candidate, status_fd, Plan.from_dict(request["sandbox"]))
+        for fd in (control_fd, output_fd, tells):
+            if fd >= 0:
+                os.close(fd)
+        _supervise(child, status_fd, told, plan)
     finally:
         os._exit(71)
+
+
+def _separate_pids(plan: Plan) -> str:
+    """Enter what gives the next child process ids of its own; ``"on"`` or why not."""
+    if plan.kind == "cuda":
+        return "off: CUDA shares memory only between processes that see each other"
+    if "pids" in plan.waived:
+        return f"off: {plan.waived['pids']}"
+    try:
+        return namespaces.enter_pids()
+    except OSError as error:
+        return f"off: {error.strerror}"
+
+
+def _fork_from_first(tells: int) -> int:
+    """Fork the candidate from the first process of its PID namespace; 0 in the candidate."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    candidate = os.fork()
+    if candidate == 0:
+        os.close(tells)
+    return candidate
 
 
 def main() -> None:

@@ -32,8 +32,8 @@ from kernelgym_env.redteam.watching import Canary, Markers, Processes
 __all__ = ["Arena", "Record", "scale_for"]
 
 _GRACE_S = 2.0
-_SLOWER = 4.0
-_PROBE_TRIES = 3
+_SLOWER = 8.0
+_PAUSES_S = (1.0, 3.0, 9.0)
 _LOCK = "redteam"
 _CPU_DEADLINES = Deadlines(import_s=30, build_s=240, first_call_s=40, run_s=30)
 _SUDDEN = (Status.CRASH, Status.TIMEOUT, Status.FAULT)
@@ -165,12 +165,10 @@ class Arena:
 
     def _observe(self, case: RedTeamCase) -> Outcome:
         markers, running = Markers(), Processes()
-        judges = set(self._pool.stats()["judges"].values())
         start = time.perf_counter()
         evaluation = self._judge(case.task(self.scale), case.source)
         seconds = time.perf_counter() - start
-        judges.update(self._pool.stats()["judges"].values())
-        left = running.left(judges, _GRACE_S)
+        left = running.left(self._pool.stats()["judges"].values(), _GRACE_S)
         found = markers.clear()
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
@@ -216,7 +214,8 @@ class Arena:
     def _probe_problem(self) -> str:
         """What is wrong with the evaluation of a known good kernel; one that is slow once may be so by chance."""
         problem = ""
-        for _ in range(_PROBE_TRIES):
+        for pause in (0.0, *_PAUSES_S):
+            time.sleep(pause)
             evaluation = self._probe()
             if not evaluation.correct:
                 return f"a known good kernel was judged {evaluation.status}"

@@ -28,6 +28,7 @@ _PATTERN = "kg_marker_*"
 _CANARY_HOME = Path("/tmp/kg_canary_home")
 _CANARY_NAMES = ("KG_CANARY_TOKEN", "KG_CANARY_API_KEY")
 _LARGEST_MARKER = 1 << 20
+_SHALLOW = 2
 
 # Cases that carry something out write this word before it. A seed or a value of an input that follows is a leak.
 _CARRIED = re.compile(r"KGLEAK.{0,500}?(?:seed\W{0,3}\d{4,}|-?\d+\.\d{3,})", re.DOTALL)
@@ -136,11 +137,11 @@ class Processes:
     def left(self, judges: Iterable[int], seconds: float) -> list[int]:
         """Processes of candidates that are still alive.
 
-        Below a judge itself stand only its fork servers. A process elsewhere counts if it is new and has a fork
-        server's command line, or works in one's folder.
+        Below a judge itself stand only its fork servers. A process elsewhere counts if it is new, and works in the
+        folder of one of these fork servers or has its environment.
 
         Args:
-            judges: process ids of judges that ran meanwhile, dead or alive.
+            judges: process ids of living judges, children of this process.
             seconds: how long what is left may take to go.
         """
         end = time.monotonic() + seconds
@@ -148,9 +149,9 @@ class Processes:
         while True:
             servers = {pid for judge in judges for pid in processes.children(judge)}
             alive = {pid for judge in judges for pid in processes.descendants(judge)} - servers
-            signs = [(_cmdline(pid), _cwd(pid)) for pid in servers]
+            folders = [folder for folder in map(_cwd, servers) if len(Path(folder).parts) > _SHALLOW]
             new = {pid for pid, birth in _births().items() if self._before.get(pid) != birth}
-            alive |= {pid for pid in new - judges - servers if _resembles(pid, signs)}
+            alive |= {pid for pid in new - judges - servers if any(_works_in(pid, folder) for folder in folders)}
             if not alive or time.monotonic() > end:
                 return sorted(alive)
             time.sleep(0.05)
@@ -168,16 +169,14 @@ def _births() -> dict[int, bytes]:
     return table
 
 
-def _resembles(pid: int, signs: list[tuple[bytes, str]]) -> bool:
-    cmdline, cwd = _cmdline(pid), _cwd(pid)
-    return any((line and cmdline == line) or (folder and cwd.startswith(folder)) for line, folder in signs)
-
-
-def _cmdline(pid: int) -> bytes:
+def _works_in(pid: int, folder: str) -> bool:
+    if f"{_cwd(pid)}/".startswith(f"{folder}/"):
+        return True
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        # a forked process shows the environment that its fork server was started with
+        return f"HOME={folder}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
-        return b""
+        return False
 
 
 def _cwd(pid: int) -> str:

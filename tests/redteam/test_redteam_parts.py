@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -243,11 +244,12 @@ def test_hidden_values_behind_the_word_are_a_leak(text: str, leak: bool) -> None
     assert bool(Canary().search(text)) == leak
 
 
-def test_processes_that_outlive_an_evaluation() -> None:
+def test_processes_that_outlive_an_evaluation(tmp_path: Path) -> None:
     server = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
     watched = Processes()
     judge = subprocess.Popen(
         [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {server!r}])"],
+        cwd=tmp_path,
         start_new_session=True,
     )
     try:
@@ -323,7 +325,7 @@ def test_a_record_as_plain_data() -> None:
 
 
 def test_the_tables() -> None:
-    console = Console(width=140, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    console = Console(width=140, record=True, file=io.StringIO())
     console.print(confusion(records()))
     table = failed(records())
     assert table is not None
@@ -340,7 +342,7 @@ def test_the_tables() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["./nothing"], "There is no folder './nothing'"),
+        (["nothing"], "There is no folder 'nothing'"),
         ([".", "--only", "Z*"], "matches 'Z*'. Ids: X1"),
         ([".", "--protocol", "strickt"], "Did you mean 'strict'?"),
         ([".", "--scale", "-1", "--device", "cpu"], "--scale must be 0"),

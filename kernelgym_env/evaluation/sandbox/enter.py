@@ -25,12 +25,13 @@ class Refusal(Exception):
     """The process must not run a submission: a guarantee is missing, or the sandbox hides what is needed."""
 
 
-def enter(plan: Plan, readable: Readable, *, pinned: bool = False) -> dict[str, str]:
+def enter(plan: Plan, readable: Readable, *, pids: str = "off: not tried", pinned: bool = False) -> dict[str, str]:
     """Confine this process as planned; it must have one thread.
 
     Args:
         plan: what to do.
         readable: what may be read.
+        pids: what became of the layer ``pids``, which a process enters before it is forked.
         pinned: whether the cores of this process were chosen and are to stay.
 
     Returns:
@@ -55,10 +56,11 @@ def enter(plan: Plan, readable: Readable, *, pinned: bool = False) -> dict[str, 
     limits.volunteer()
     layer("cgroup", lambda: _join(plan))
     report["memory"] = _memory(plan)
+    report["pids"] = pids
     separate = layer("namespaces", namespaces.enter)
     if not separate:
         report["view"] = "off: it takes namespaces"
-    elif layer("view", lambda: view.build(plan, readable)) and "shm" in plan.waived:
+    elif layer("view", lambda: view.build(plan, readable, pids=on(report, "pids"))) and "shm" in plan.waived:
         report["view"] = f"on: but for /dev/shm, which is everybody's: {plan.waived['shm']}"
     os.chdir(plan.folder)
     alone = layer("user", lambda: identity.drop_user(plan, readable))
@@ -67,7 +69,7 @@ def enter(plan: Plan, readable: Readable, *, pinned: bool = False) -> dict[str, 
     layer("limits", lambda: limits.apply(plan, own_count=alone or separate))
     layer("no_new_privs", _no_new_privs)
     _landlock(plan, readable, report)
-    hidden = on(report, "view") and (on(report, "landlock_scope") or separate)
+    hidden = on(report, "view")  # and with it the network namespace, to which abstract sockets belong
     layer("seccomp", lambda: seccomp.install(alone=alone, hidden=hidden, pinned=pinned))
     if plan.require and (lacking := missing(report)):
         raise Refusal(f"sandbox='require', but this is missing: {', '.join(lacking)}.")
@@ -130,7 +132,7 @@ def _rules(plan: Plan, readable: Readable, report: dict[str, str]) -> landlock.R
 
 def _own_entry() -> str:
     """This process's folder below ``/proc``, held open so that the kernel keeps the entry that the rule is about."""
-    path = f"/proc/{os.getpid()}"
+    path = f"/proc/{os.readlink('/proc/self')}"
     os.open(path, os.O_PATH | os.O_CLOEXEC)
     return path
 

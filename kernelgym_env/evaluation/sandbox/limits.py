@@ -46,7 +46,7 @@ def _group_limits() -> Iterator[Path]:
 
 def processes() -> int:
     """Processes and threads that a job may have: compilers and thread pools on every core, with room."""
-    return 256 + 16 * (os.cpu_count() or 1)
+    return 128 + 16 * (os.cpu_count() or 1)
 
 
 def volunteer() -> None:

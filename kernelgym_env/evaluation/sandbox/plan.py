@@ -17,6 +17,7 @@ __all__ = ["GUARANTEES", "LAYERS", "Plan", "missing", "on"]
 LAYERS = {
     "cgroup": "all processes of a job in a group that is killed as one",
     "memory": "host memory of the job, with all it starts",
+    "pids": "process ids of its own: no other process is seen, and all of the job end at once",
     "namespaces": "a mount and a network namespace of its own",
     "view": "a file tree that holds only what is needed, read-only but for the job's folder, with its own /tmp",
     "user": "a user id that no other process has",
@@ -34,7 +35,7 @@ GUARANTEES = {
     "file access": ("landlock_files", "view"),
     "network": ("seccomp", "namespaces"),
     "system calls": ("seccomp",),
-    "signals": ("landlock_scope", "user"),
+    "signals": ("landlock_scope", "pids", "user"),
     "capabilities": ("capabilities",),
     "no new privileges": ("no_new_privs",),
     "limits": ("limits",),

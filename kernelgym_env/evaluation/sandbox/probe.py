@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kernelgym_env import settings
 from kernelgym_env.evaluation.sandbox.enter import Refusal, enter
+from kernelgym_env.evaluation.sandbox.namespaces import enter_pids
 from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.sandbox.plan import LAYERS
 from kernelgym_env.evaluation.sandbox.readable import private_places, survey
@@ -67,11 +68,14 @@ def main() -> None:
         cell = warden.cell(folder)
         readable = survey(private_places(), os.environ)
         reading, writing = os.pipe()
+        pids = "off: CUDA shares memory only between processes that see each other"
+        if sys.argv[1] == "cpu":
+            pids = enter_pids()
         child = os.fork()
         if child == 0:
             start = time.perf_counter()
             try:
-                report = enter(cell.plan, readable)
+                report = enter(cell.plan, readable, pids=pids)
             except Refusal as refusal:
                 report = dict.fromkeys(LAYERS, f"off: {refusal}")
             seconds = time.perf_counter() - start

@@ -110,8 +110,13 @@ class _Tree:
         self.bound.append(real)
 
 
-def build(plan: Plan, readable: Readable) -> str:
+def build(plan: Plan, readable: Readable, *, pids: bool = False) -> str:
     """Put the tree together and make it this process's root. The mount namespace must be its own.
+
+    Args:
+        plan: the plan.
+        readable: what may be read.
+        pids: whether this process has a PID namespace of its own, which ``/proc`` is then to show.
 
     Returns:
         ``"on"``, or why not; then the former tree is still in place.
@@ -120,7 +125,7 @@ def build(plan: Plan, readable: Readable) -> str:
         return f"off: not known how to change the root on {machine()}"
     try:
         _mount("none", "/", None, _REC | _PRIVATE)
-        _fill(plan, readable)
+        _fill(plan, readable, pids)
     except OSError as error:
         return f"off: {error.strerror}" + (f" at {error.filename}" if error.filename else "")
     here = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -137,7 +142,7 @@ def build(plan: Plan, readable: Readable) -> str:
     return "on"
 
 
-def _fill(plan: Plan, readable: Readable) -> None:
+def _fill(plan: Plan, readable: Readable, pids: bool) -> None:
     base = plan.mount_point
     _mount("tmpfs", base, "tmpfs", _NOSUID | _NODEV, "mode=0755,size=16m")
     tree = _Tree(base)
@@ -149,9 +154,7 @@ def _fill(plan: Plan, readable: Readable) -> None:
     for name, target in (("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         os.symlink(f"/proc/self/{target}", f"{base}/dev/{name}")
     _shared_memory(plan, tree)
-    tree.bind("/proc", _ATTR_NOSUID | _ATTR_NODEV | _ATTR_NOEXEC)
-    for name in _PROC_SHUT:
-        _close(f"{base}/proc/{name}")
+    _processes(tree, pids)
     # before the rest: an interpreter or a library may lie below a temporary folder, and is then bound into the job's
     for path in _TEMPORARY:
         tree.bind(path, _ATTR_NOSUID | _ATTR_NODEV, source=os.path.join(plan.folder, "tmp"))
@@ -163,6 +166,19 @@ def _fill(plan: Plan, readable: Readable) -> None:
         _cover(tree.place(hole))
     _bind_folder(tree, plan.folder)
     _set(base, _ATTR_RDONLY | _ATTR_NOSUID | _ATTR_NODEV, 0)
+
+
+def _processes(tree: _Tree, pids: bool) -> None:
+    place = tree.place("/proc")
+    os.makedirs(place, exist_ok=True)
+    try:
+        if not pids:
+            raise OSError("there is nothing of its own to show")
+        _mount("proc", place, "proc", _NOSUID | _NODEV | _NOEXEC)
+    except OSError:  # also where a container hides parts of its own /proc: what is shown then has other numbers
+        tree.bind("/proc", _ATTR_NOSUID | _ATTR_NODEV | _ATTR_NOEXEC)
+    for name in _PROC_SHUT:
+        _close(f"{place}/{name}")
 
 
 def _shared_memory(plan: Plan, tree: _Tree) -> None:

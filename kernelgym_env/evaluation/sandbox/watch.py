@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
-from kernelgym_env.evaluation.processes import descendants
+from kernelgym_env.evaluation.processes import children_of_thread
 
 __all__ = ["Watch"]
 
@@ -44,7 +44,11 @@ class Watch:
         return ""
 
     def _takes_too_much(self, found: list[int], stop: Callable[[], bool]) -> bool:
-        sizes = {pid: _fields(f"/proc/{pid}/status", "RssAnon:", "RssShmem:") for pid in found}
+        sizes = {}
+        for pid in found:
+            if stop():
+                return False
+            sizes[pid] = _fields(f"/proc/{pid}/status", "RssAnon:", "RssShmem:")
         own, shared = (sum(size[part] for size in sizes.values()) for part in (0, 1))
         files = _files(found)
         # what forked processes share counts for each of them here, so a sum over the bound is only a reason to look
@@ -71,9 +75,7 @@ class Watch:
 
 
 def _below(pid: int) -> list[int]:
-    """Every process below `pid`, by the kernel's own lists where it keeps them."""
-    if not os.path.exists(f"/proc/{pid}/task/{pid}/children"):
-        return descendants(pid)
+    """Every process below `pid`."""
     found: list[int] = []
     level = [pid]
     while level:
@@ -82,11 +84,11 @@ def _below(pid: int) -> list[int]:
     return found
 
 
-def _children(pid: int) -> Iterator[int]:
+def _children(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-                yield from (int(child) for child in file.read().split())
+        threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+        return [child for thread in threads for child in children_of_thread(pid, thread)]
+    return []
 
 
 def _threads(pid: int) -> int:

@@ -126,19 +126,26 @@ for path in {folders!r}:
 
 def test_a_task_s_reference_is_nowhere_to_be_found(inside):
     code = """
-import re
-result = []
-mark = "class " + "Model("
-for module in list(sys.modules.values()):
-    path = getattr(module, "__file__", None)
-    if path and path.endswith(".py") and attempt(lambda: open(path).read(1)) == "done" and "kernelgym" in path:
-        result.append(path)
-for folder, _, names in os.walk(os.path.dirname(os.path.abspath(__file__))):
-    result += [name for name in names if name not in ("submission.py",)]
-for folder, _, names in os.walk(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))):
-    result += [name for name in names if name.endswith(".py") and name != "submission.py"]
+found = set()
+own = os.path.dirname(os.path.abspath(__file__))
+temporary = () if sys.prefix.startswith("/tmp/") else ("/tmp",)  # an interpreter there brings its library
+for folder in (own, os.path.dirname(own), *temporary, "/proc/self/cwd"):
+    for place, _, names in os.walk(folder):
+        found |= {name for name in names if name.endswith(".py")}
+result = [
+    sorted(found),
+    [
+        path
+        for module in list(sys.modules.values())
+        if module.__name__.split(".")[0] == "kernelgym_env"
+        and (path := getattr(module, "__file__", None))
+        and attempt(lambda: open(path).read(1)) == "done"
+    ],
+]
 """
-    assert inside(code) == []
+    scratch, package = inside(code)
+    assert package == []
+    assert len(scratch) == 1, scratch
 
 
 def test_another_judge_s_folder_is_out_of_reach(inside, pool, local_pool):
