@@ -31,7 +31,7 @@ PIP_INSTALL = $(VENV)/bin/python -m pip --disable-pip-version-check install --qu
 PYTEST = $(VENV_PYTHON) -m pytest
 TYPED_TREE := build/typecheck
 
-.PHONY: help demo test test-full test-gpu lint typecheck format clean distclean
+.PHONY: help demo test test-again test-full test-gpu lint typecheck format clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
@@ -41,6 +41,9 @@ demo: $(DEMO_READY) ## run the first example on the CPU
 
 test: lint ## checks and the quick tests: what every change must pass
 	$(PYTEST) -n $(WORKERS) -m "not slow and not gpu" $(ARGS)
+
+test-again: $(TEST_READY) ## what failed in the last run, one test at a time
+	$(PYTEST) -n 0 --last-failed --last-failed-no-failures none -m "not slow and not gpu" $(ARGS)
 
 test-full: lint ## checks and every test that needs no GPU
 	$(PYTEST) -n $(WORKERS) -m "not gpu" $(ARGS)

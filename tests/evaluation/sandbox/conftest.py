@@ -15,6 +15,14 @@ from kernelgym_env.pools.local import LocalPool
 
 MEMORY_GIB = 1.0
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """These run in make test-full: they ask what is left running or lying about, on a machine that has to rest."""
+    for item in items:
+        if "evaluation/sandbox" in item.path.as_posix():
+            item.add_marker(pytest.mark.slow)
+
+
 _PRELUDE = '''
 import ctypes, errno, json, os, signal, socket, subprocess, sys, time
 
