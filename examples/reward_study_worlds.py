@@ -374,7 +374,7 @@ class Scores(gym.Env):
         return 0, {"score": 0.0}
 
     def step(self, action: float) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        return 0, action, False, False, {"score": action, "status": "", "valid": True}
+        return 0, action, False, False, {"score": action}
 
 
 def run_fake(seed: int, size: Size, *, clip: str, kind: str) -> Outcome:

@@ -1,6 +1,7 @@
 """The examples that need more than the first one: quick runs."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,8 @@ def test_the_reward_study_runs_quickly(quick):
         for arm in found["arms"].values():
             for mean, low, high in arm["metrics"].values():
                 assert low <= mean <= high
+            for curve in arm["curves"].values():
+                assert len(set(curve["mean"])) > 1  # else nothing was learned, and comparing means nothing
 
 
 def test_the_reward_study_can_be_repeated(quick, tmp_path):
@@ -56,6 +59,14 @@ def test_the_reward_study_draws_plots(tmp_path):
     done = study("--quick", "--studies", "guard", "--images", "images", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "images" / "reward_study_guard.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_runs(tmp_path):
+    text = (ROOT / "docs" / "reward_study.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 3
 
 
 def test_the_kept_results_are_of_a_full_run():
