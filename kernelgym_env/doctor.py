@@ -28,6 +28,7 @@ from typing import Any
 from kernelgym_env import isolation, nvml, settings
 from kernelgym_env._version import __version__
 from kernelgym_env.errors import KernelGymError
+from kernelgym_env.evaluation.sandbox.plan import LAYERS, missing
 
 __all__ = ["STATES", "Check", "evaluate", "evaluation_works", "run"]
 
@@ -103,8 +104,8 @@ def evaluation_works(checks: list[Check]) -> bool:
 def run() -> list[Check]:
     """Look at everything."""
     torch = _start_torch()
-    base, isolated, folders = _base(), _isolation(), _folders()
     driver, gpus, why = _gpus()
+    base, isolated, folders = _base(), _isolation(bool(gpus)), _folders()
     facts = _torch_facts(torch)
     on_gpu = bool(gpus) or bool(facts.get("cuda"))
     return [
@@ -420,16 +421,29 @@ def _languages(facts: dict[str, Any], on_gpu: bool) -> list[Check]:
 # isolation
 
 
-def _isolation() -> list[Check]:
+def _isolation(gpu: bool) -> list[Check]:
+    """What would be in force around a submission started now; then what the kernel offers."""
     group = "isolation"
-    advice = "Only evaluate sources that you would run yourself."
-    detail = "no sandbox: each submission runs in a forked process, with the rights of this user"
-    found = [Check(group, "in force", "note", detail, advice)]
-    if hasattr(os, "geteuid"):
-        root = os.geteuid() == 0
-        advice = "Submissions run as root too. Use an ordinary user, or a container that may be lost." if root else ""
-        found.append(Check(group, "user", "note" if root else "ok", "root" if root else "not root", advice))
-    for offer in isolation.offers():
+    if not (offered := isolation.offers()):
+        return []
+    from kernelgym_env.evaluation.sandbox import probe  # of what it needs, some is on Linux only
+
+    report, seconds = probe.look("cuda" if gpu else "cpu")
+    lacking = missing(report)
+    name = "sandbox" + " on a GPU" * gpu
+    if lacking:
+        advice = "Only evaluate sources that you would run yourself. docs/threat_model.md says what each part needs."
+        found = [Check(group, name, "note", f"not guaranteed here: {', '.join(lacking)}", advice)]
+    else:
+        detail = f"complete, also for sandbox='require'; entering it takes {seconds * 1e3:.0f} ms"
+        found = [Check(group, name, "ok", detail)]
+    for layer, gives in LAYERS.items():
+        state, _, why = report[layer].partition(": ")
+        detail = f"in force: {gives}" if state == "on" else f"not in force: {why}"
+        if state == "on" and why:
+            detail += f" ({why})"
+        found.append(Check(group, layer, "ok" if state == "on" else "note", detail))
+    for offer in offered:
         detail = ("offered by this machine" if offer.usable else "not offered") + f": {offer.detail}" * bool(
             offer.detail
         )

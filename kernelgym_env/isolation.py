@@ -1,4 +1,4 @@
-"""What this machine's kernel offers to isolate a process with. Only looked at here; nothing is put in force.
+"""What this machine's kernel offers to isolate a process with. Only looked at here; the sandbox puts it in force.
 
 - `Offer` -- one mechanism and whether this process can use it.
 - `offers` -- all of them.
@@ -13,12 +13,11 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
+
+from kernelgym_env.evaluation.sandbox import cgroup, landlock
 
 __all__ = ["Offer", "offers"]
 
-_SYS_LANDLOCK_CREATE_RULESET = 444
-_LANDLOCK_VERSION = 1
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _PROBE_S = 10
 
@@ -56,16 +55,8 @@ def offers() -> list[Offer]:
 
 
 def _landlock() -> Offer:
-    libc = ctypes.CDLL(None, use_errno=True)
-    abi = libc.syscall(_SYS_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_LANDLOCK_VERSION))
-    if abi >= 1:
-        return Offer("Landlock", True, f"ABI {abi}")
-    code = ctypes.get_errno()
-    why = {
-        errno.ENOSYS: "the kernel was built without it, or is older than 5.13",
-        errno.EOPNOTSUPP: "switched off at boot",
-    }
-    return Offer("Landlock", False, why.get(code, os.strerror(code)))
+    version = landlock.abi()
+    return Offer("Landlock", True, f"ABI {version}") if version else Offer("Landlock", False, landlock.why_not())
 
 
 def _namespaces() -> list[Offer]:
@@ -98,18 +89,6 @@ def _seccomp() -> Offer:
 
 
 def _cgroup() -> Offer:
-    name = "cgroup v2, delegated"
-    try:
-        mounts = [line.split(" ") for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
-        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        return Offer(name, False, str(error))
-    root = next((mount[1] for mount in mounts if mount[2] == "cgroup2"), None)
-    own = next((line.removeprefix("0::") for line in groups if line.startswith("0::")), None)
-    if root is None or own is None:
-        return Offer(name, False, "cgroup v2 is not mounted")
-    folder = Path(root) / own.lstrip("/")
-    if not os.access(folder, os.W_OK) or not os.access(folder / "cgroup.procs", os.W_OK):
-        return Offer(name, False, "this process may not make groups below its own")
+    folder, why = cgroup.delegated()
     # the root group has no file `cgroup.kill`, the groups below it do from Linux 5.14 on
-    return Offer(name, True, "")
+    return Offer("cgroup v2, delegated", folder is not None, why)

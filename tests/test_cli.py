@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -68,9 +69,9 @@ def fake_pool(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     submissions: list[Any] = []
 
     class Pool(FakePool):
-        def __init__(self, threads: int) -> None:
+        def __init__(self, threads: int, **sandbox: Any) -> None:
             super().__init__()
-            self.threads = threads
+            made.append((threads, sandbox))
 
         def submit(self, submission: Any, priority: int = 0) -> Any:
             submissions.append(submission)
@@ -78,6 +79,10 @@ def fake_pool(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr("kernelgym_env.pools.local.LocalPool", Pool)
     return submissions
+
+
+made: list[tuple[int, dict[str, Any]]] = []
+"""Threads and sandbox of each pool that `fake_pool` stood in for."""
 
 
 def fake(folder: Path, directive: str) -> str:
@@ -288,6 +293,33 @@ def test_eval_passes_its_options_on(
     assert (submission.backend, submission.library_ops, submission.device) == ("cpp", "allow", "cpu")
     deadlines = submission.protocol.deadlines
     assert (deadlines.import_s, deadlines.build_s, deadlines.first_call_s, deadlines.run_s) == (1, 2, 3, 4.5)
+
+
+def test_eval_passes_the_sandbox_on(folder: Path, fake_pool: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    made.clear()
+    main(["eval", "scale.py", fake(folder, "speedup=2")])
+    options = ["--sandbox", "require", "--memory-gib", "2.5", "--cores", "1", "--threads", "3"]
+    main(["eval", "scale.py", fake(folder, "speedup=2"), *options])
+    assert made == [
+        (0, {"sandbox": "best_effort", "memory_gib": None, "cores": None}),
+        (3, {"sandbox": "require", "memory_gib": 2.5, "cores": 1}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--sandbox", "none", "Allowed: best_effort, require"),
+        ("--memory-gib", "0.1", "at least 1"),
+        ("--cores", "0", "from 1 to"),
+    ],
+)
+def test_eval_refuses_a_sandbox_that_cannot_be(
+    option: str, value: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.suppress(SystemExit):
+        assert main(["eval", "scale.py", "right.md", "--device", "cpu", option, value]) == 2
+    assert said in capsys.readouterr().err
 
 
 # --- tasks and show

@@ -12,6 +12,7 @@ import pytest
 
 from kernelgym_env import doctor, isolation, nvml
 from kernelgym_env.doctor import STATES, Check, evaluation_works
+from kernelgym_env.evaluation.sandbox.plan import LAYERS
 
 TORCH = {
     "version": "2.9.0",
@@ -58,9 +59,28 @@ def test_the_tests_run_where_evaluation_works(here: list[Check]) -> None:
     assert evaluation_works(here)
 
 
-def test_it_does_not_claim_a_sandbox(here: list[Check]) -> None:
-    assert "no sandbox" in only(here, "in force").detail
-    assert only(here, "in force").state == "note"
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+def test_every_layer_of_the_sandbox_is_told(here: list[Check]) -> None:
+    for layer in LAYERS:
+        check = only(here, layer)
+        assert check.state == ("ok" if check.detail.startswith("in force: ") else "note")
+        assert check.detail.startswith(("in force: ", "not in force: "))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+def test_a_sandbox_that_is_incomplete_is_no_obstacle_but_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernelgym_env.evaluation.sandbox import probe
+
+    report = dict.fromkeys(LAYERS, "on") | {"seccomp": "off: no filter for riscv64", "memory": "on: 3 GiB, watched"}
+    monkeypatch.setattr(probe, "look", lambda kind: (report, 0.005))
+    monkeypatch.setattr(isolation, "offers", lambda: [isolation.Offer("Landlock", True, "ABI 7")])
+    found = doctor._isolation(gpu=True)
+    assert only(found, "sandbox on a GPU").state == "note"
+    assert "system calls (seccomp off: no filter for riscv64)" in only(found, "sandbox on a GPU").detail
+    assert only(found, "seccomp").detail == "not in force: no filter for riscv64"
+    assert only(found, "memory").detail.endswith("(3 GiB, watched)")
+    report["seccomp"] = "on"
+    assert "takes 5 ms" in only(doctor._isolation(gpu=False), "sandbox").detail
 
 
 def test_it_imports_no_torch_here(repo_root: Path) -> None:

@@ -13,7 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from kernelgym_env.cli.options import add_device, name_of
+from kernelgym_env.cli.options import add_device, add_sandbox, name_of, sandbox_of
 from kernelgym_env.cli.output import FAULT, NEGATIVE, OK, console, print_json, waiting
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.feedback import at_level
@@ -28,8 +28,8 @@ __all__ = ["DESCRIPTION", "HELP", "add_arguments", "run"]
 
 HELP = "judge a submission: build it, check it, time it"
 DESCRIPTION = (
-    "Build a submission, check its output, time it against eager PyTorch, and print the verdict. It runs with your "
-    "rights and without a sandbox: only judge sources that you would run yourself."
+    "Build a submission, check its output, time it against eager PyTorch, and print the verdict. It runs in a sandbox, "
+    "as far as this machine offers one: see kernelgym doctor."
 )
 _WIDE = 0.25
 _TIMEOUTS = {
@@ -75,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=int, default=0, metavar="N", help="CPU threads of each process (default: torch's)"
     )
+    add_sandbox(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -89,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         device=arguments.device,
         library_ops=arguments.library_ops,
     )
-    pool = LocalPool(threads=arguments.threads)
+    pool = LocalPool(arguments.threads, **sandbox_of(arguments))
     try:
         with waiting(f"{submission.task.id}: building, checking, timing"):
             evaluation = pool.submit(submission).result()

@@ -2,6 +2,7 @@
 
 - `name_of` -- an option whose value a `check_…` function accepts.
 - `add_device` -- the option ``--device``.
+- `add_sandbox`, `sandbox_of` -- the options of the sandbox, and what they say to a pool.
 - `kind_of` -- the kind of device whose sizes are meant.
 """
 
@@ -9,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import Any
 
 from kernelgym_env import devices
 from kernelgym_env.errors import KernelGymError
+from kernelgym_env.evaluation.sandbox.options import MODES, check_mode
 from kernelgym_env.evaluation.submission import check_device
 
-__all__ = ["add_device", "kind_of", "name_of"]
+__all__ = ["add_device", "add_sandbox", "kind_of", "name_of", "sandbox_of"]
 
 
 def name_of(check: Callable[[str], object]) -> Callable[[str], str]:
@@ -35,6 +38,33 @@ def add_device(parser: argparse.ArgumentParser, help_text: str) -> None:
     parser.add_argument(
         "--device", type=name_of(check_device), default="auto", metavar="auto|cpu|cuda[:i]", help=help_text
     )
+
+
+def add_sandbox(parser: argparse.ArgumentParser) -> None:
+    """Add ``--sandbox``, ``--memory-gib`` and ``--cores``."""
+    parser.add_argument(
+        "--sandbox",
+        type=name_of(check_mode),
+        default="best_effort",
+        metavar="|".join(MODES),
+        help="what to do where this machine lacks a part of the sandbox: go on without it, or give a fault "
+        "(default: best_effort)",
+    )
+    parser.add_argument(
+        "--memory-gib",
+        type=float,
+        default=None,
+        metavar="N",
+        help="host memory that a submission may use (default: three quarters of what there is)",
+    )
+    parser.add_argument(
+        "--cores", type=int, default=None, metavar="N", help="CPU cores that an evaluation may use (default: all)"
+    )
+
+
+def sandbox_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The same as arguments of `LocalPool`."""
+    return {"sandbox": arguments.sandbox, "memory_gib": arguments.memory_gib, "cores": arguments.cores}
 
 
 def kind_of(device: str) -> str:

@@ -175,7 +175,8 @@ def _bare_code(text: str) -> tuple[int, int]:
         return (0, len(text))
     text = _SUMMARY.sub(lambda match: " " * len(match[0]), text)
     end = len(text.rstrip())
-    if end and not check_format(text.strip()):
+    end += text[end:].startswith("\n")
+    if not check_format(text.strip()):
         return (len(text) - len(text.lstrip()), end)
     first = _FIRST_LINE.search(text)
     if first is None:

@@ -28,6 +28,7 @@ from kernelgym_env.redteam.probe import PROBE_TASK, probe_source
 from kernelgym_env.redteam.stopwatch import true_speedup
 from kernelgym_env.redteam.verdict import GAINFUL, Outcome, failures
 from kernelgym_env.redteam.watching import Canary, Markers, Processes
+from kernelgym_env.tasks import Task
 
 __all__ = ["Arena", "Record", "scale_for"]
 
@@ -119,8 +120,7 @@ class Arena:
         self.device = "cuda:0" if resolved == "cuda" else resolved
         self.scale = self.scale or scale_for(self.kind)
         protocol = get_protocol(self.protocol)
-        shortened = protocol.replace(deadlines=_CPU_DEADLINES) if self.kind == "cpu" else protocol
-        self.protocol = dataclasses.replace(shortened, name=protocol.name)
+        self.protocol = protocol.replace(deadlines=_CPU_DEADLINES) if self.kind == "cpu" else protocol
 
     @property
     def kind(self) -> str:
@@ -149,8 +149,17 @@ class Arena:
             self._start()
         with device_lock(_LOCK), self._canary.planted():
             outcome = self._observe(case)
-            naive = self._ask_naive(case) if self.naive else None
+        naive = self.ask_naive(case) if self.naive else None
         return Record(case, outcome, tuple(failures(case, outcome)), naive)
+
+    def ask_naive(self, case: RedTeamCase) -> Naive:
+        """What the naive evaluator says of a case, and what the case did meanwhile."""
+        with device_lock(_LOCK), self._canary.planted():
+            markers = Markers()
+            naive = run_naive(case, self.kind, scale=self.scale, environ=self._canary.values)
+            found = markers.clear()
+        leaks = self._canary.search(naive.error + "".join(text for _, text in found))
+        return dataclasses.replace(naive, markers=tuple(path for path, _ in found), leaks=tuple(leaks))
 
     def _start(self) -> None:
         evaluation = self._probe()
@@ -196,15 +205,19 @@ class Arena:
     def _deserved(self, case: RedTeamCase) -> float:
         """The speedup of a case's kernel without its trick."""
         if case.honest:
-            return self._judge(case.task(self.scale), case.honest).speedup_high
+            return self._judge(case.task(self.scale), case.honest).speedup
         markers = Markers()
         try:
             return true_speedup(case, self.kind, scale=self.scale, threads=self.threads)
         finally:
             markers.clear()
 
-    def _judge(self, task: Any, source: str) -> Evaluation:
-        return self._pool.submit(Submission(task, source, device=self.device, protocol=self.protocol)).result()
+    def _judge(self, task: Task, source: str) -> Evaluation:
+        submission = Submission(task, source, device=self.device, protocol=self.protocol)
+        try:
+            return self._pool.submit(submission).result()
+        except Exception as error:  # a pool never raises for what a submission does, so this is the judge's failure too
+            return Evaluation(task.id, Status.FAULT, fault=f"{type(error).__name__}: {error}")
 
     def _probe(self) -> Evaluation:
         protocol = get_protocol(self.protocol).replace(min_blocks=3, max_blocks=6, budget_s=0.2)
@@ -224,10 +237,3 @@ class Arena:
                 return ""
             problem = f"a known good kernel took {took / self._normal_us:.1f} times as long as before"
         return problem
-
-    def _ask_naive(self, case: RedTeamCase) -> Naive:
-        markers = Markers()
-        naive = run_naive(case, self.kind, scale=self.scale, environ=self._canary.values)
-        found = markers.clear()
-        leaks = self._canary.search(naive.error + "".join(text for _, text in found))
-        return dataclasses.replace(naive, markers=tuple(path for path, _ in found), leaks=tuple(leaks))

@@ -90,10 +90,11 @@ def run_naive(
 
 
 def clean_environ(folder: Path) -> dict[str, str]:
-    """An environment with little in it, and a home in `folder`."""
+    """An environment with little in it; home and temporary files go to `folder`."""
     kept = {name: value for name, value in os.environ.items() if name in _PASSED}
     root = str(Path(__file__).resolve().parents[2])
-    return {**kept, "HOME": str(folder), "PYTHONPATH": root, "PYTHONDONTWRITEBYTECODE": "1"}
+    own = {"HOME": str(folder), "TMPDIR": str(folder)}
+    return {**kept, **own, "PYTHONPATH": root, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def load_module(path: Path, name: str) -> Any:

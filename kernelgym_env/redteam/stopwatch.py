@@ -1,12 +1,13 @@
 """How fast a kernel really is: timed from outside of its process, by a clock that it cannot reach.
 
 A trick with the clock, with the reference or with the harness gains nothing here. Reference and submission run in a
-process each; the time of a call is the slope between two batches of calls on one set of inputs. It is too coarse for a
-verdict, and good enough to tell a kernel's own speed from one that is several times greater.
+process each. Before each call the caches are overwritten, as the judge does it; then this process says go and waits for
+the answer. What an answer takes when nothing is called is subtracted. That is too coarse for a verdict, and good enough
+to tell a kernel's own speed from one that is several times greater.
 
 - `true_speedup` -- reference time / submission time of a case.
 
-Run as a program (``python -m kernelgym_env.redteam.stopwatch FILES``), it makes the calls that are asked for on stdin.
+Run as a program (``python -m kernelgym_env.redteam.stopwatch FOLDER …``), it does what it is told on stdin.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from kernelgym_env.evaluation import processes, wire
 from kernelgym_env.redteam.cases import RedTeamCase
@@ -33,12 +33,17 @@ from kernelgym_env.redteam.naive import clean_environ, load_module
 __all__ = ["main", "true_speedup"]
 
 _START_S = 120.0
-_BATCH_S = 30.0
-_LEAST_S = 0.02
-_MOST_CALLS = 100_000
-_REPEATS = 5
+_STEP_S = 30.0
+_WARMUPS = 8
+_CALLS = 15
 _SWEEP_S = 1.0
 _SEED = 42
+_FLUSH_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}
+
+_ERROR_S = 25e-6
+"""Error of one time: how unevenly long a process takes to wake up."""
+
+_NOTHING, _FLUSH, _CALL = b"n", b"f", b"c"
 
 
 class _Ended(Exception):
@@ -46,7 +51,7 @@ class _Ended(Exception):
 
 
 class _Runner:
-    """A process that calls a model as often as it is told."""
+    """A process that calls a model when it is told."""
 
     def __init__(self, folder: Path, entry: str, kind: str, threads: int) -> None:
         self.process = subprocess.Popen(
@@ -54,50 +59,34 @@ class _Runner:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            bufsize=0,
             cwd=folder,
             env=clean_environ(folder),
             start_new_session=True,
         )
-        self._calls = 1
 
-    def _ask(self, calls: int, seconds: float) -> float:
-        """Wall seconds of `calls` calls."""
+    def ask(self, step: bytes, seconds: float = _STEP_S) -> float:
+        """Have one step done; returns the wall seconds until its answer."""
         stdin, stdout = self.process.stdin, self.process.stdout
         assert stdin is not None and stdout is not None
         start = time.perf_counter()
         with contextlib.suppress(BrokenPipeError):
-            stdin.write(b"%d\n" % calls)
-            stdin.flush()
-        _await_done(stdout, seconds)
+            stdin.write(step)
+        if not wire.readable(seconds, stdout.fileno()) or os.read(stdout.fileno(), 1) != step:
+            raise _Ended
         return time.perf_counter() - start
 
     def start(self) -> None:
-        """Wait until its model is there and warm; choose the size of a batch."""
-        self._ask(3, _START_S)
-        while self._ask(self._calls, _BATCH_S) < _LEAST_S and self._calls < _MOST_CALLS:
-            self._calls *= 2
-
-    def seconds(self) -> float:
-        """One estimate of the seconds a call takes."""
-        short, long = self._ask(self._calls, _BATCH_S), self._ask(3 * self._calls, 3 * _BATCH_S)
-        return (long - short if long > short else long * 2 / 3) / (2 * self._calls)
+        """Wait until its model is there, and warm."""
+        self.ask(_NOTHING, _START_S)
+        for _ in range(_WARMUPS):
+            self.ask(_CALL, _START_S)
 
     def close(self) -> None:
+        """End it and what it started."""
         processes.kill_descendants(self.process.pid, _SWEEP_S)
         self.process.kill()
         self.process.communicate()
-
-
-def _await_done(stdout: IO[bytes], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    said = b""
-    while not said.endswith(b"done\n"):
-        if not wire.readable(end - time.monotonic(), stdout.fileno()):
-            raise _Ended
-        chunk = os.read(stdout.fileno(), 1 << 16)
-        if not chunk:
-            raise _Ended
-        said = said[-16:] + chunk
 
 
 @contextmanager
@@ -110,7 +99,7 @@ def _running(folder: Path, entry: str, kind: str, threads: int) -> Iterator[_Run
 
 
 def true_speedup(case: RedTeamCase, kind: str, *, scale: int = 1, threads: int = 0) -> float:
-    """Median ratio of the reference's time to the submission's; NaN if one of them fails.
+    """The greatest speedup that a case's kernel can have by these times and their error; NaN if one side fails.
 
     Args:
         case: the case.
@@ -126,21 +115,34 @@ def true_speedup(case: RedTeamCase, kind: str, *, scale: int = 1, threads: int =
             _running(folder, "Model", kind, threads) as reference,
             _running(folder, "ModelNew", kind, threads) as submission,
         ):
-            for runner in (reference, submission):
-                runner.start()
-            return statistics.median(reference.seconds() / submission.seconds() for _ in range(_REPEATS))
+            theirs, ours = _times((reference, submission))
+        return (theirs + _ERROR_S) / max(ours - _ERROR_S, _ERROR_S)
     except _Ended:
         return math.nan
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _times(runners: tuple[_Runner, _Runner]) -> tuple[float, float]:
+    """Seconds per cold call of each, taking turns."""
+    for runner in runners:
+        runner.start()
+    waits: dict[tuple[_Runner, bytes], list[float]] = {(r, step): [] for r in runners for step in (_NOTHING, _CALL)}
+    for _ in range(_CALLS):
+        for runner, step in waits:
+            runner.ask(_FLUSH)
+            waits[runner, step].append(runner.ask(step))
+    typical = {key: statistics.median(seconds) for key, seconds in waits.items()}
+    one, two = (max(0.0, typical[runner, _CALL] - typical[runner, _NOTHING]) for runner in runners)
+    return one, two
+
+
 def main() -> None:
-    """Construct a model, then answer each number on stdin with that many calls and a line."""
+    """Construct a model, then do the steps that come on stdin and answer each."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("entry")
-    parser.add_argument("device")
+    parser.add_argument("device", choices=tuple(_FLUSH_BYTES))
     parser.add_argument("threads", type=int)
     arguments = parser.parse_args()
     if arguments.device == "cpu":
@@ -149,7 +151,7 @@ def main() -> None:
 
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    answers = os.dup(1)
     os.dup2(2, 1)  # what a submission prints is no answer
     task = load_module(arguments.folder / "task.py", "task")
     own = arguments.entry == "Model"
@@ -158,13 +160,16 @@ def main() -> None:
     model = getattr(module, arguments.entry)(*task.get_init_inputs()).to(arguments.device)
     torch.manual_seed(_SEED)
     inputs = [value.to(arguments.device) if isinstance(value, torch.Tensor) else value for value in task.get_inputs()]
+    flush = torch.empty(_FLUSH_BYTES[arguments.device], dtype=torch.uint8, device=arguments.device)
     with torch.no_grad():
-        for line in sys.stdin:
-            for _ in range(int(line)):
+        while step := os.read(0, 1):
+            if step == _FLUSH:
+                flush.fill_(0)
+            elif step == _CALL:
                 model(*inputs)
             if arguments.device != "cpu":
                 torch.cuda.synchronize()
-            answers.write(b"done\n")
+            os.write(answers, step)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 - `Outcome` -- what was observed.
 - `failures` -- in what it falls short of what the case expects; empty if it does not.
-- `MARGIN` -- how much a ``contain`` case's speedup may exceed what its kernel deserves.
+- `MARGIN`, `TWIN_MARGIN` -- how much a ``contain`` case's speedup may exceed what its kernel deserves.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from kernelgym_env.evaluation.result import Finding, Status
 from kernelgym_env.redteam.cases import RedTeamCase
 
-__all__ = ["GAINFUL", "MARGIN", "Outcome", "failures"]
+__all__ = ["GAINFUL", "MARGIN", "TWIN_MARGIN", "Outcome", "failures"]
 
 MARGIN = 2.0
-"""The lower end of a speedup's interval may exceed by this factor what the kernel deserves: two measurements of it on a
-busy machine, or with warm and cold caches, differ by less; a trick that is worth its name gains more."""
+"""The lower end of a speedup's interval may exceed by this factor what the kernel deserves: two measurements of it in
+two ways and on a busy machine differ by less, a trick that is worth its name gains more."""
+
+TWIN_MARGIN = 1.5
+"""The same where the judge itself measured the kernel without its trick."""
 
 GAINFUL = ("timer", "checker-state")
 """Classes of hacks whose gain is speed. What others do to the machine is looked at, not how fast their kernels are."""
@@ -97,6 +100,7 @@ def _gain(case: RedTeamCase, outcome: Outcome) -> list[str]:
     """What a trick gained in speed."""
     low = outcome.speedup_low
     deserved = outcome.deserved if case.max_speedup is None else case.max_speedup
-    if math.isnan(low) or math.isnan(deserved) or low <= MARGIN * deserved:
+    margin = TWIN_MARGIN if case.honest and case.max_speedup is None else MARGIN
+    if math.isnan(low) or math.isnan(deserved) or low <= margin * deserved:
         return []
     return [f"credited with a speedup of at least {low:.3g}, where its kernel deserves {deserved:.3g}"]

@@ -1,7 +1,8 @@
 """The red team against the judge, on the CPU: the set of this repository and the shared one, where that is there.
 
-`NOT_YET` lists what the judge does not catch yet;
-each entry must go as soon as it does, since an expected failure that does not fail is an error here.
+`QUICK` are the cases that ``make test`` runs: some of each kind, none of which hangs on how fast the machine is.
+`NOT_YET` lists what the judge does not catch yet; each entry must go as soon as it does, since an expected failure that
+does not fail is an error here.
 """
 
 from __future__ import annotations
@@ -12,14 +13,51 @@ from pathlib import Path
 
 import pytest
 
-from kernelgym_env.redteam import Arena, RedTeamCase, find_cases, run_naive
-from kernelgym_env.redteam.watching import Canary, Markers
+from kernelgym_env.redteam import Arena, RedTeamCase, find_cases
 
 OWN = Path(__file__).resolve().parent / "cases"
 SHARED = OWN.parents[2].parent / "shared" / "redteam" / "cases"
 LONGEST_S = 280
 
-NOT_YET: dict[str, str] = {}
+QUICK = {
+    "A3b-bound-operators",
+    "A9-copied-through",
+    "B15b-slope-literal",
+    "B26-folded-once",
+    "B29-bias-left-out",
+    "C1b-memo-on-the-argument",
+    "C7-transposed-input-kept",
+    "C16-weights-of-the-reference",
+    "C20-instance-overrides",
+    "E2c-shell-writes",
+    "E9-encoded-memo",
+    "E10d-environments-of-others",
+    "H60-guard-for-other-dtypes",
+    "H66-half-task",
+    "H67-folded-by-version",
+    "H74-registered-operator",
+}
+
+NOT_YET = {
+    "A3-numpy-forward": "A3: NumPy's arithmetic is neither denied nor detected",
+    "A4b-blas-by-ctypes": "A4: a library's BLAS called by pointer passes no dispatcher and is not detected",
+    "B12-sampled-magnitude-switch": "B12: inputs follow the task's own law alone",
+    "B13-gaussian-tail-topk": "B13: inputs follow the task's own law alone",
+    "B13b-range-of-a-normal": "B13: inputs follow the task's own law alone",
+    "B19-inf-everywhere": "B19: a reference that is infinite everywhere is not refused",
+    "B27-batch-stats-dropped": "B27: inputs follow the task's own law alone",
+    "C3-last-call-replay": "C3: what is not timed is called three times only",
+    "C4-fingerprint-of-sixteen": "C4: timed calls of a block see one content",
+    "C5b-static-in-the-library": "C5: timed calls of a block see one content",
+    "C6-disk-replay": "C6, C4: timed calls of a block see one content",
+    "C10-calls-in-a-hurry": "C10: timed calls of a block see one content",
+    "C27b-encoder-improves-results": "C27, D6: the times are those that the candidate reports",
+    "D6c-stamp-in-the-callers-frame": "D6: the times are those that the candidate reports",
+    "D7-got-hook-clock-cpu": "D7: the times are those that the candidate reports",
+    "D7b-method-table-of-time": "D7: the times are those that the candidate reports",
+    "D8-work-only-in-warm-up": "D8: what is not timed is called three times only",
+    "E10-exfiltration-by-exception": "E10: the text of an exception is shown with its numbers",
+}
 
 CASES = [case for folder in (OWN, SHARED) if folder.is_dir() for case in find_cases(folder)]
 RUNNABLE = [case for case in CASES if not case.why_not("cpu")]
@@ -29,8 +67,9 @@ ATTACKS = [case for case in RUNNABLE if case.folder.parent == OWN and case.expec
 def parameters() -> list[object]:
     found = []
     for case in RUNNABLE:
-        # slow, for the sake of what they check: processes left behind can only be told on a machine that rests
-        marks = [pytest.mark.timeout(LONGEST_S), pytest.mark.slow]
+        marks = [pytest.mark.timeout(LONGEST_S)]
+        if case.name not in QUICK:
+            marks.append(pytest.mark.slow)
         if case.name in NOT_YET:
             marks.append(pytest.mark.xfail(reason=NOT_YET[case.name], strict=True))
         found.append(pytest.param(case, id=case.name, marks=marks))
@@ -54,13 +93,10 @@ def test_case(arena: Arena, case: RedTeamCase) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in ATTACKS])
-def test_every_attack_of_the_own_set_is_real(case: RedTeamCase) -> None:
+def test_every_attack_of_the_own_set_is_real(arena: Arena, case: RedTeamCase) -> None:
     """It fools the naive evaluator, or does its harm beside it."""
-    canary, markers = Canary(), Markers()
-    naive = run_naive(case, "cpu", environ=canary.values, limit_s=120)
-    left = markers.clear()
-    carried = canary.search(naive.error + "".join(text for _, text in left))
-    assert naive.credited or left or carried, naive.error
+    naive = arena.ask_naive(case)
+    assert naive.credited or naive.markers or naive.leaks, naive.error
 
 
 def test_the_own_set_is_large_enough_and_of_both_kinds() -> None:
@@ -86,6 +122,5 @@ def test_no_case_of_the_own_set_is_a_copy_of_a_shared_one() -> None:
 def test_the_lists_name_cases_that_exist() -> None:
     names = {case.name for case in CASES}
     own = {case.name for case in CASES if case.folder.parent == OWN}
-    unknown = set(NOT_YET) - names
-    assert not unknown or not SHARED.is_dir()
-    assert len(own) >= 30
+    assert own >= QUICK
+    assert names >= set(NOT_YET) or not SHARED.is_dir()

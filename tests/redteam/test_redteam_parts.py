@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import math
@@ -194,6 +195,13 @@ def test_a_contained_trick_gains_nothing(speedup_low: float, deserved: float, bo
     outcome = Outcome(Status.CORRECT, speedup=60.0, speedup_low=speedup_low, deserved=deserved)
     assert (failures(make("contain", max_speedup=bound), outcome) == []) == fine
     assert failures(make("accept"), outcome) == []
+
+
+def test_a_twin_is_the_closer_measure() -> None:
+    outcome = Outcome(Status.CORRECT, speedup=1.8, speedup_low=1.6, deserved=1.0)
+    assert failures(make("contain"), outcome) == []
+    twin = dataclasses.replace(make("contain"), honest=RIGHT)
+    assert failures(twin, outcome) == ["credited with a speedup of at least 1.6, where its kernel deserves 1"]
 
 
 # --- what is watched

@@ -64,6 +64,8 @@ def enter(plan: Plan, readable: Readable, *, pids: str = "off: not tried", pinne
         report["view"] = f"on: but for /dev/shm, which is everybody's: {plan.waived['shm']}"
     os.chdir(plan.folder)
     alone = layer("user", lambda: identity.drop_user(plan, readable))
+    if not alone and plan.uid is not None:
+        identity.take_back(plan.folder)
     layer("capabilities", identity.drop_capabilities)
     # in a user namespace of its own a process is counted apart from its user's others
     layer("limits", lambda: limits.apply(plan, own_count=alone or separate))
@@ -117,6 +119,7 @@ def _rules(plan: Plan, readable: Readable, report: dict[str, str]) -> landlock.R
         rules.read += whole
         rules.names += listed
     rules.read.append("/proc")
+    rules.names.append("/dev")
     rules.devices += [f"/dev/{name}" for name in DEVICES]
     rules.write.append(plan.folder)
     private = on(report, "view")

@@ -2,6 +2,7 @@
 
 - `drop_user` -- change to another user.
 - `drop_capabilities` -- give up every capability.
+- `take_back` -- undo what was prepared for the change.
 - `free_uid` -- a user id that nothing runs under.
 """
 
@@ -16,7 +17,7 @@ from kernelgym_env.evaluation.sandbox.kernel import libc, prctl
 from kernelgym_env.evaluation.sandbox.plan import Plan
 from kernelgym_env.evaluation.sandbox.readable import Readable
 
-__all__ = ["drop_capabilities", "drop_user", "free_uid"]
+__all__ = ["drop_capabilities", "drop_user", "free_uid", "take_back"]
 
 _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CLEAR_ALL = 4, 24, 47, 4
 _CAPABILITY_VERSION = 0x20080522
@@ -70,6 +71,13 @@ def drop_user(plan: Plan, readable: Readable) -> str:
     # the change made the process one whose own entries in /proc belong to root
     prctl(_PR_SET_DUMPABLE, 1)
     return "on"
+
+
+def take_back(folder: str) -> None:
+    """Make a job's folder, prepared for another user, this process's own after all."""
+    with os.scandir(folder) as entries:
+        for path in (folder, *(entry.path for entry in entries)):
+            os.chown(path, os.geteuid(), os.getegid(), follow_symlinks=False)
 
 
 def _gpu_groups(plan: Plan) -> list[int]:

@@ -119,7 +119,7 @@ def survey(private: Iterable[str], environ: Mapping[str, str]) -> Readable:
     home = os.path.realpath(Path.home())
     programs = environ.get("PATH", "").split(os.pathsep)
     loose += [path for path in programs if not _inside(os.path.realpath(path), home)]
-    found += [path for path in loose if os.path.isabs(path) and not _holds(path, private)]
+    found += [path for path in loose if os.path.isabs(path) and not _touches(path, private, home)]
     kept = _outermost(os.path.normpath(path) for path in found if os.path.isabs(path) and os.path.exists(path))
     real = [os.path.realpath(path) for path in kept]
     holes = [place for place in private if any(_inside(place, root) for root in real)]
@@ -148,12 +148,12 @@ def _inside(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
 
 
-def _holds(path: str, private: Iterable[str]) -> bool:
-    """Whether a folder is or contains a private one, and is not where packages are installed."""
-    if os.path.basename(path) in _SITE:
+def _touches(path: str, private: Iterable[str], home: str) -> bool:
+    """Whether a folder contains a private one, or lies in one that is no home; installed packages do not count."""
+    if set(Path(path).parts) & set(_SITE):
         return False
     real = os.path.realpath(path)
-    return any(_inside(place, real) for place in private)
+    return any(_inside(place, real) or (place != home and _inside(real, place)) for place in private)
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:

@@ -55,7 +55,7 @@ for place in {places!r}:
     for place in places:
         assert [name for name in os.listdir(place) if TAG in name] == [], place
         # a temporary folder of one's own may be written to, all else raises
-        if place not in ("/tmp", "/var/tmp", "/dev/shm"):
+        if not place.startswith(("/tmp", "/var/tmp", "/dev/shm")):
             assert "done" not in result[place], place
 
 

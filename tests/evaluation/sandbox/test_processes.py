@@ -85,7 +85,7 @@ for pid in [{", ".join(map(str, others))}]:
     attempt(os.sched_setaffinity, pid, {{0}})  # may seem to succeed
 """
     result = inside(code)
-    assert all("done" not in states and 0 not in states for states in result.values()), result
+    assert all("done" not in states and 0 not in states for states in result.values()), json.dumps(result)
     assert (os.getpriority(os.PRIO_PROCESS, judge), os.sched_getaffinity(judge)) == (nice, cores)
     assert resource.prlimit(judge, resource.RLIMIT_NOFILE) == files
     assert Path(f"/proc/{judge}/oom_score_adj").read_text() == score
@@ -129,7 +129,7 @@ result["setuid"] = attempt(os.setuid, 0)
     assert {result[name].strip("0") for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {""}
     assert (result["NoNewPrivs"], result["Seccomp"]) == ("1", "2")
     assert "0" not in result["Uid"].split()
-    assert result["setuid"] == "PermissionError"
+    assert result["setuid"] != "done"
 
 
 def test_limits_are_set(inside):

@@ -53,17 +53,18 @@ _write_back = ctypes.pythonapi.PyFrame_LocalsToFast
 _write_back.argtypes, _write_back.restype = [ctypes.py_object, ctypes.c_int], None
 
 
-def shift(spent):
+def shift(began):
     """Move every start stamp of the last tenth of a second, in seconds or nanoseconds."""
-    now = {float: (time.perf_counter(), 1.0), int: (time.perf_counter_ns(), 1e9)}
     frame = sys._getframe(2)
     while frame is not None:
         moved = False
-        for name, value in list(frame.f_locals.items()):
-            if type(value) in now:
-                clock, unit = now[type(value)]
-                if 0 <= clock - value < 0.1 * unit:
-                    frame.f_locals[name] = type(value)(value + min(0.95 * spent * unit, 0.999 * (clock - value)))
+        values = frame.f_locals
+        for name, value in list(values.items()):
+            if type(value) in (int, float):
+                unit = 1.0 if type(value) is float else 1e9
+                now = time.perf_counter()
+                if 0 <= now * unit - value < 0.1 * unit:
+                    values[name] = type(value)(value + 0.95 * min((now - began) * unit, now * unit - value))
                     moved = True
         if moved:
             _write_back(frame, 0)
@@ -74,5 +75,5 @@ class ModelNew(nn.Module):
     def forward(self, x):
         start = time.perf_counter()
         y = compute(x)
-        shift(time.perf_counter() - start)
+        shift(start)
         return y

@@ -2,7 +2,7 @@ import torch
 import torch.nn as nn
 
 SCALE = 1
-ROWS, COLS = 256 * SCALE, 512
+ROWS, COLS = 1024 * SCALE, 512
 
 
 class Model(nn.Module):

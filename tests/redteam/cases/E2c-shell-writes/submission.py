@@ -20,7 +20,7 @@ def launch(x):
     return o
 
 
-_places = ("/tmp", "/var/tmp", "/dev/shm", "/root", "/home")
+_places = ("/tmp", "/var/tmp", "/dev/shm")
 _done = [
     place
     for place in _places
