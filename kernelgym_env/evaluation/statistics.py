@@ -3,17 +3,20 @@
 - `bootstrap_median` -- a median and its percentile-bootstrap interval.
 - `pair_ratio` -- a speedup from interleaved blocks.
 - `timing` -- a `Timing` from blocks of calls.
+- `bucketed` -- CUDA-L1's speedup from bucket means, and whether they scatter too much.
+- `confirmed` -- whether a second measurement bears out the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from kernelgym_env.evaluation.result import Timing
 
-__all__ = ["bootstrap_median", "pair_ratio", "timing"]
+__all__ = ["Bucketed", "bootstrap_median", "bucketed", "confirmed", "pair_ratio", "timing"]
 
 _RESAMPLES = 1000
 _LEVEL = 0.95
@@ -94,3 +97,61 @@ def timing(blocks: Sequence[Sequence[float]], clock: str, *, seed: int = 0) -> T
     _, low, high = bootstrap_median([float(np.median(block)) for block in blocks], seed=seed)
     middle = float(np.median(calls))
     return Timing(middle, min(low, middle), max(high, middle), len(calls), clock)
+
+
+@dataclass(frozen=True)
+class Bucketed:
+    """A speedup from the means of buckets of calls.
+
+    Attributes:
+        speedup: median of the buckets' means.
+        mean: their mean.
+        variance: their population variance.
+        steady: whether the variance is small enough for the figure to count.
+    """
+
+    speedup: float
+    mean: float
+    variance: float
+    steady: bool
+
+
+def bucketed(means: Sequence[float], *, max_variance: float = 0.005) -> Bucketed:
+    """Median of bucket means, discarded where they scatter (CUDA-L1, section on robust timing).
+
+    Args:
+        means: mean speedup of each bucket, at least one, finite.
+        max_variance: greatest population variance at which the figure counts.
+
+    Raises:
+        ValueError: if `means` is empty or holds a number that is not finite.
+
+    >>> bucketed([1.50, 1.52, 1.49, 1.51, 1.50, 1.53]).steady
+    True
+    >>> bucketed([1.50, 1.52, 1.49, 1.51, 1.50, 1.53, 2.40]).steady
+    False
+    """
+    data = np.asarray(means, dtype=float)
+    if data.size == 0 or not np.isfinite(data).all():
+        raise ValueError(f"bucketed needs finite means, got {list(means)[:5]}.")
+    variance = float(np.var(data))
+    return Bucketed(float(np.median(data)), float(np.mean(data)), variance, variance <= max_variance)
+
+
+def confirmed(first: float, again: float, *, tolerance: float = 0.10) -> bool:
+    """Whether a second measurement lies within `tolerance` of the first, relative to the first (CUDA-L1's re-test).
+
+    Args:
+        first: the speedup that was to be confirmed, above 0.
+        again: the speedup of the re-test.
+        tolerance: greatest relative difference.
+
+    Raises:
+        ValueError: if `first` is not above 0.
+
+    >>> confirmed(4.0, 3.7), confirmed(4.0, 3.5)
+    (True, False)
+    """
+    if not first > 0:
+        raise ValueError(f"confirmed needs a first speedup above 0, got {first!r}.")
+    return abs(first - again) <= tolerance * first

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym_env.evaluation.statistics import bootstrap_median, pair_ratio, timing
+from kernelgym_env.evaluation.statistics import bootstrap_median, bucketed, confirmed, pair_ratio, timing
 
 positive = st.floats(1e-3, 1e6)
 
@@ -60,3 +60,31 @@ def test_timing_counts_calls_and_keeps_order():
     assert result.median_us == 2.5
     assert result.low_us <= result.median_us <= result.high_us
     assert result.clock == "cuda_event"
+
+
+BUCKETS = (1.50, 1.52, 1.49, 1.51, 1.50, 1.53, 2.40)
+
+
+def test_buckets_of_the_worked_example():
+    found = bucketed(BUCKETS)
+    assert (found.speedup, round(found.mean, 4), round(found.variance, 4)) == (1.51, 1.6357, 0.0975)
+    assert not found.steady
+    calm = bucketed(BUCKETS[:-1])
+    assert calm.variance == pytest.approx(0.00018, abs=5e-6)
+    assert calm.steady
+
+
+@pytest.mark.parametrize(("again", "accepted"), [(3.7, True), (3.5, False), (4.3, True), (4.5, False), (4.4, True)])
+def test_a_second_measurement_confirms_within_a_tenth(again, accepted):
+    assert confirmed(4.0, again, tolerance=0.1 + 1e-12) is accepted
+
+
+@pytest.mark.parametrize("means", [[], [1.0, float("nan")]])
+def test_buckets_without_means_are_refused(means):
+    with pytest.raises(ValueError, match="finite means"):
+        bucketed(means)
+
+
+def test_nothing_confirms_a_speedup_of_nothing():
+    with pytest.raises(ValueError, match="above 0"):
+        confirmed(0.0, 1.0)
