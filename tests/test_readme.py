@@ -13,8 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from kernelgym_env.evaluation.denied import SMALL
+from kernelgym_env.evaluation.protocols import get_protocol
+from kernelgym_env.evaluation.sandbox.plan import GUARANTEES, LAYERS
+from kernelgym_env.limits import MAX_FEEDBACK_CHARS, MAX_SOURCE_CHARS
+
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "docs/concepts.md", "docs/faq.md")
+PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NAMED = re.compile(r"# (\w+\.py)\n")
 LINK = re.compile(r"\[[^\]]+\]\(([^)#]+)(?:#([^)]*))?\)")
@@ -110,9 +115,9 @@ def test_links_lead_somewhere(page: str) -> None:
 # --- the tables
 
 
-def table(heading: str) -> list[list[str]]:
-    """The rows of the table below a heading of the README, without its head."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+def table(heading: str, page: str = "README.md") -> list[list[str]]:
+    """The rows of the table below a heading, without its head."""
+    text = (ROOT / page).read_text(encoding="utf-8").partition(f"# {heading}\n")[2].partition("\n#")[0]
     rows = [line.strip().strip("|").split(" | ") for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row] for row in rows[2:]]
 
@@ -131,6 +136,62 @@ def test_every_status_is_explained() -> None:
         pays = kevin(Evaluation("a/b", status, speedup=2.0))
         assert pays == (2.3 if rewards[status.value].startswith("0.3 + speedup") else 0.0)
     assert kevin(Evaluation("a/b", Status.CORRECT)) == 0.3
+
+
+def test_verdicts_explains_every_status() -> None:
+    from kernelgym_env.evaluation.result import Evaluation, Status
+    from kernelgym_env.rewards import kevin
+
+    rows = table("What leads to each status", "docs/verdicts.md")
+    assert [names(row[0]) for row in rows] == [[status.value] for status in Status]
+    assert [row[4][0] for row in rows] == [str(int(kevin(Evaluation("a/b", status)))) for status in Status]
+    text = (ROOT / "docs/verdicts.md").read_text(encoding="utf-8")
+    deadlines = get_protocol("strict").deadlines
+    told = f"import {deadlines.import_s:g} s, import with a compiler {deadlines.build_s:g} s, "
+    assert (
+        f"{told}first call {deadlines.first_call_s:g} s" in text
+        and f"block of timed calls {deadlines.run_s:g} s" in text
+    )
+    for number in (MAX_SOURCE_CHARS, MAX_FEEDBACK_CHARS, SMALL):
+        assert f"{number:,}" in text
+
+
+def test_the_threat_model_explains_every_layer_and_guarantee() -> None:
+    page = "docs/threat_model.md"
+    assert [names(row[0])[0] for row in table("The layers", page)] == list(LAYERS)
+    told = {row[0]: tuple(names(row[1])) for row in table("Guarantees", page)}
+    assert told == dict(GUARANTEES)
+    cells = " ".join(row[0] for row in table("What is in force where", page))
+    assert {name for name in LAYERS if not name.startswith("landlock")} <= set(names(cells))
+
+
+def test_the_red_team_s_table_is_that_of_the_cases() -> None:
+    from kernelgym_env.redteam import find_cases
+
+    source = (ROOT / "tests/redteam/test_redteam.py").read_text(encoding="utf-8")
+    rows = {names(row[0])[0]: row for row in table("The set of this repository", "docs/redteam.md")}
+    cases = find_cases(ROOT / "tests/redteam/cases")
+    assert list(rows) == [case.id for case in cases]
+    for case in cases:
+        _, title, kind, expect, language, caught = rows[case.id]
+        assert (title, kind, names(expect)) == (case.title, case.kind, [case.expect])
+        assert language == case.language + ", CPU" * (case.device == "cpu")
+        assert caught == ("no" if f'"{case.name}": "' in source else "yes")
+
+
+def test_every_page_is_listed() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Layout\n")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r"^\| \[(docs/\w+\.md)\]", text, re.MULTILINE)) == list(PAGES[1:])
+
+
+def test_every_built_in_pool_is_named() -> None:
+    from kernelgym_env import KernelEnv, pools
+
+    named = str(KernelEnv.__doc__).partition("pool: who evaluates:")[2].partition("feedback:")[0]
+    concepts = (
+        (ROOT / "docs/concepts.md").read_text(encoding="utf-8").partition("\n## Pools\n")[2].partition("\n## ")[0]
+    )
+    assert all(f"``{name}``" in named and f"`{name}`" in concepts for name in pools._BUILT_IN)
 
 
 def test_every_key_of_info_is_explained() -> None:
