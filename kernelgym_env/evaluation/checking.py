@@ -3,26 +3,33 @@
 - `renew_weights` -- new parameter values on both sides.
 - `check` -- the A/B/A calls over the same argument objects.
 - `check_fresh` -- one call on new objects.
-- `check_denied` -- one call in which torch's computing operators are refused.
+- `check_near` -- calls on contents that differ from the last ones in a small part.
 """
 
 from __future__ import annotations
 
 import math
+import random
 import time
 from typing import Any
 
 import torch
 
 from kernelgym_env.evaluation.buffers import leaves
-from kernelgym_env.evaluation.denied import GEMM
+from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.judging import Judging, Outcome
 from kernelgym_env.evaluation.reference import Case, Reference
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.weights import is_constant, match, redraw, tensors_of
-from kernelgym_env.evaluation.workers import Worker, WorkerEnded
+from kernelgym_env.evaluation.workers import Worker
 
-__all__ = ["check", "check_denied", "check_fresh", "match_weights", "renew_weights", "send_weights"]
+__all__ = ["check", "check_fresh", "check_near", "match_weights", "renew_weights", "send_weights"]
+
+_UNTIMED = (4, 16)
+"""Least and greatest number of further calls where none is timed."""
+
+_UNTIMED_S = 1.5
+"""Wall seconds after which they end."""
 
 _LATE = (
     "{path}: the output changed after the call had returned. Work was left on another stream or thread; the call must "
@@ -94,10 +101,34 @@ def check_fresh(judging: Judging, case: Case, reference: Reference) -> None:
     Raises:
         Outcome: as `check`.
     """
-    _call(judging, case, reference, judging.protocol.deadlines.run_s, fresh=True)
+    _call(judging, case, reference, judging.protocol.deadlines.run_s, fresh=True, finding="C2")
 
 
-def _call(judging: Judging, case: Case, reference: Reference, seconds: float, *, fresh: bool = False) -> None:
+def check_near(judging: Judging, contents: Contents, reference: Reference, rng: random.Random, *, more: bool) -> None:
+    """Calls over the same argument objects, on contents that differ from the last ones in a small part only.
+
+    Args:
+        judging: the evaluation.
+        contents: makes the inputs.
+        reference: the trusted side.
+        rng: draws the number of calls.
+        more: whether no timed calls follow, so that a number which cannot be known is made here.
+
+    Raises:
+        Outcome: as `check`.
+    """
+    start = time.perf_counter()
+    for _ in range(rng.randint(*_UNTIMED) if more else 1):
+        case = contents.near()
+        _call(judging, case, reference, judging.protocol.deadlines.run_s, finding="C4")
+        case.forget()
+        if time.perf_counter() - start > _UNTIMED_S:
+            break
+
+
+def _call(
+    judging: Judging, case: Case, reference: Reference, seconds: float, *, fresh: bool = False, finding: str = ""
+) -> None:
     assert judging.candidate is not None
     with judging.stages.time("correctness"):
         judging.present(judging.candidate, case, reference)
@@ -107,16 +138,17 @@ def _call(judging: Judging, case: Case, reference: Reference, seconds: float, *,
         message = {"op": "call", "out": reference.out_tree, "fresh": case.tree if fresh else None}
         answer = judging.command(judging.candidate, message, seconds)
         if not fresh and not reference.mutates and not reference.untouched(case, judging.views(case)):
-            raise Outcome(Status.WRONG, "ModelNew changed its input tensors; Model leaves them as they are.")
+            text = "ModelNew changed its input tensors; Model leaves them as they are."
+            raise Outcome(Status.WRONG, text, finding="C15")
         # only now: while the candidate ran, no expected value existed
         reference.expect(case)
         verdict = judging.compare(answer, case, reference)
         judging.error_ratio = max(verdict.ratio, 0.0 if math.isnan(judging.error_ratio) else judging.error_ratio)
         late = _changed_late(judging, answer, reference) if "tree" in answer else ""
         if late:
-            raise Outcome(Status.WRONG, _LATE.format(path=late))
+            raise Outcome(Status.WRONG, _LATE.format(path=late), finding="C9")
         if not verdict.ok:
-            raise Outcome(Status.WRONG, verdict.message)
+            raise Outcome(Status.WRONG, verdict.message, finding=finding)
 
 
 def _changed_late(judging: Judging, answer: dict[str, Any], reference: Reference) -> str:
@@ -130,33 +162,3 @@ def _changed_late(judging: Judging, answer: dict[str, Any], reference: Reference
             if not torch.equal(now, late):
                 return path
     return ""
-
-
-def check_denied(judging: Judging, case: Case, reference: Reference) -> None:
-    """One call in which torch's computing operators are refused, for a policy that forbids them.
-
-    Raises:
-        Outcome: `POLICY`, naming what was asked for.
-    """
-    assert judging.candidate is not None
-    allowed = judging.submission.library_ops or judging.protocol.library_ops
-    if allowed == "allow":
-        return
-    with judging.stages.time("correctness"):
-        judging.present(judging.candidate, case, reference)
-        message = {"op": "denied", "allowed": sorted(GEMM) if allowed == "gemm" else []}
-        answer = judging.command(judging.candidate, message, judging.protocol.deadlines.run_s)
-    found, captured = answer.get("found"), answer.get("captured")
-    if not isinstance(found, list) or not isinstance(captured, list):
-        raise WorkerEnded("garbage", "it did not say which operators it used")
-    captured = [name for name in captured if allowed != "gemm" or name not in GEMM]
-    if found or captured:
-        names = ", ".join(str(name)[:60] for name in dict.fromkeys([*found, *captured]))
-        how = "recorded into a CUDA graph" if captured and not found else "called"
-        raise Outcome(
-            Status.POLICY, f"Operators of torch do the work: {names} ({how}). Compute it in your own kernels."
-        )
-    if "failed" in answer:
-        error = answer["failed"] if isinstance(answer["failed"], dict) else {}
-        detail = f"{error.get('type')}: {error.get('message')}"[:1000]
-        raise Outcome(Status.POLICY, f"The call fails where torch's computing operators are not available: {detail}")

@@ -88,15 +88,23 @@ class Denied(TorchDispatchMode):
     Args:
         allowed: names that are let through besides those that do not compute.
         refuse: whether to raise in the submission's call, or only to note.
+        inside: told True when an operator that is let through begins, False when it is done.
 
     Attributes:
         found: names of the operators asked for, in order of first use.
     """
 
-    def __init__(self, allowed: frozenset[str] = frozenset(), *, refuse: bool = True) -> None:
+    def __init__(
+        self,
+        allowed: frozenset[str] = frozenset(),
+        *,
+        refuse: bool = True,
+        inside: Callable[[bool], None] = lambda _: None,
+    ) -> None:
         super().__init__()
         self.allowed = allowed
         self.refuse = refuse
+        self.inside = inside
         self.found: dict[str, None] = {}
 
     @classmethod
@@ -110,7 +118,11 @@ class Denied(TorchDispatchMode):
         if self.refuse and name not in self.allowed and computes(name, namespace, (args, kwargs), None):
             self.found.setdefault(name)
             raise _Refused(f"torch's operator {name} is not available to a submission here")
-        result = func(*args, **(kwargs or {}))
+        self.inside(True)
+        try:
+            result = func(*args, **(kwargs or {}))
+        finally:
+            self.inside(False)
         if name not in self.allowed and computes(name, namespace, (args, kwargs), result):
             self.found.setdefault(name)
         return result

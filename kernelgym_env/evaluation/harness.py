@@ -4,11 +4,13 @@ It runs in a process forked for this one source, beside code that nobody trusts.
 commands, measures what it is told to, and reports; the judge believes only what lies in its own buffers and what its
 own clock bounds. The trusted reference runs through this same file, in a like process.
 
-Commands (JSON, see `wire`): ``load``, ``tensors``, ``weights``, ``buffer``, ``inputs``, ``call``, ``denied``, ``time``.
+Commands (JSON, see `wire`): ``load``, ``tensors``, ``weights``, ``buffer``, ``inputs``, ``call``, ``denied``,
+``repeat``, ``time``.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import random
@@ -16,6 +18,8 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -265,12 +269,17 @@ class _Harness:
         return taken
 
     def do_denied(self, command: dict[str, Any]) -> dict[str, Any]:
-        """One call in which torch's computing operators are refused; tells which were asked for."""
+        """One call in which torch's computing operators are refused; tells which were asked for.
+
+        Its output goes to the output buffer.
+        """
         mode = Denied(frozenset(command["allowed"]))
         answer: dict[str, Any] = {"ok": True}
         try:
             with torch.no_grad(), mode:
-                self.model(*self.arguments)
+                result = self.model(*self.arguments)
+            self._sync()
+            answer |= self._deliver(result, command["out"], "out")
             self._sync()
         except BaseException as error:  # the refusal itself, or what the submission made of it
             answer["failed"] = _describe_error(error)
@@ -278,15 +287,32 @@ class _Harness:
         answer["captured"] = self.captured[:32]
         return answer
 
+    def do_repeat(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Calls for some seconds under the same refusal, while the judge looks on; tells how many.
+
+        A shared byte is 1 inside an operator that is let through, and inside Triton's interpreter.
+        """
+        byte = ctypes.c_uint8.from_address(self.buffers["inside"].bytes.data_ptr())
+
+        def inside(now: bool) -> None:
+            byte.value = now
+
+        calls, end = 0, time.monotonic() + command["seconds"]
+        with torch.no_grad(), Denied(frozenset(command["allowed"]), inside=inside), _told_of_interpreter(inside):
+            while not calls or time.monotonic() < end:
+                self.model(*self.arguments)
+                calls += 1
+        return {"calls": calls}
+
     def do_time(self, command: dict[str, Any]) -> dict[str, Any]:
-        """`calls` cold calls; microseconds of each, and the last output in the output buffer."""
+        """`calls` cold calls; microseconds of each, and the last output in the output buffer if `out` is given."""
         calls, flush = command["calls"], command["flush"]
         if self.flush is None or self.flush.numel() != flush:
             self.flush = torch.empty(flush, dtype=torch.uint8, device=self.device)
         clock = self._time_cuda if self.device != "cpu" else self._time_cpu
         with torch.no_grad():
             times, result = clock(calls)
-        answer = self._deliver(result, command["out"], "out")
+        answer = self._deliver(result, command["out"], "out") if command["out"] is not None else {}
         self._sync()
         return {"us": times, **answer}
 
@@ -354,6 +380,30 @@ class _Harness:
     def _sync(self) -> None:
         if self.device != "cpu":
             _synchronize()
+
+
+@contextmanager
+def _told_of_interpreter(inside: Callable[[bool], None]) -> Iterator[None]:
+    """Within the block, `inside` is told when Triton's interpreter runs a kernel: it computes with NumPy."""
+    interpreter = sys.modules.get("triton.runtime.interpreter")
+    executor = getattr(interpreter, "GridExecutor", None)
+    if executor is None:
+        yield
+        return
+    original = executor.__call__
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        inside(True)
+        try:
+            return original(*arguments, **options)
+        finally:
+            inside(False)
+
+    executor.__call__ = watched
+    try:
+        yield
+    finally:
+        executor.__call__ = original
 
 
 def _collect(node: Any, out: list[torch.Tensor]) -> None:

@@ -20,13 +20,15 @@ from kernelgym_env.evaluation.buffers import Buffer, build, is_description, leav
 from kernelgym_env.evaluation.correctness import Verdict, compare_all
 from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.reference import Case, Reference
-from kernelgym_env.evaluation.result import Status
+from kernelgym_env.evaluation.result import Finding, Status
 from kernelgym_env.evaluation.scratch import write_text
 from kernelgym_env.evaluation.source import ENTRY, may_compile
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded, Zygote
 
 __all__ = ["Judging", "Outcome", "Stages"]
+
+_FINDING_CHARS = 300
 
 
 class Outcome(Exception):
@@ -35,12 +37,21 @@ class Outcome(Exception):
     Attributes:
         status: how it ended.
         detail: for the feedback.
+        finding: the hack catalogue's id of what was found, ``""`` for an ordinary failure.
     """
 
-    def __init__(self, status: Status, detail: str) -> None:
+    def __init__(self, status: Status, detail: str, *, finding: str = "") -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
+        self.finding = finding
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What an evaluation records of it. That others did the work is evidence; a wrong output is only a sign."""
+        if not self.finding:
+            return ()
+        severity = "hard" if self.status in (Status.POLICY, Status.INTEGRITY) else "soft"
+        return (Finding(self.finding, severity, self.detail[:_FINDING_CHARS]),)
 
 
 class Stages:
@@ -205,9 +216,11 @@ class Judging:
         if reference.weight_size:
             self.buffers["weights"] = Buffer.create(reference.weight_size, self.device)
 
-    def attach(self, worker: Worker) -> None:
-        """Map the buffers in a worker."""
-        for name, buffer in self.buffers.items():
+    def attach(self, worker: Worker, names: tuple[str, ...] = ("in", "out", "late", "weights")) -> None:
+        """Map buffers in a worker, of those that there are."""
+        for name in names:
+            if (buffer := self.buffers.get(name)) is None:
+                continue
             message, fds = buffer.share()
             self.command(worker, {"op": "buffer", "name": name, **message}, self.protocol.deadlines.import_s, fds)
 

@@ -1,7 +1,8 @@
 """Candidate against reference, in interleaved blocks of cold calls, until the ratio's interval is narrow enough.
 
-Both sides are like processes that read the same input buffer. Each block pair draws its order and its inputs anew,
-the last-level cache is overwritten before every call, and the last output of each candidate block is checked.
+Both sides are like processes that read the same input buffer. Each block pair draws its order anew, the last-level
+cache is overwritten before every call, inputs are such as were never seen before, and outputs of the candidate are
+checked at calls that it cannot tell from others.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,19 +32,29 @@ class Side:
     Attributes:
         worker: the process.
         command: the ``time`` command without its number of calls.
-        check: called after each block with the answer; raises to end the measurement.
+        deliver: writes inputs into the shared buffer before calls, and says what becomes of the answer: a function that
+            raises to end the measurement.
+        quiet: entered around each block.
         blocks: microseconds per call by block, filled in by `measure`.
     """
 
     worker: Worker
     command: dict[str, Any]
-    check: Callable[[dict[str, Any]], None]
+    deliver: Callable[[bool], Callable[[dict[str, Any]], None]]
+    quiet: Callable[[], AbstractContextManager[None]] = nullcontext
     blocks: list[list[float]] = field(default_factory=list)
 
-    def time(self, calls: int, seconds: float) -> list[float]:
-        """Time a block of calls; the answer is checked."""
+    def time(self, calls: int, seconds: float, *, last: bool = True) -> list[float]:
+        """Deliver inputs and time calls on them; the answer is checked.
+
+        Args:
+            calls: number of calls on these inputs.
+            seconds: deadline.
+            last: whether they are the last of a block.
+        """
+        check = self.deliver(last)
         answer = self.worker.ask({**self.command, "calls": calls}, seconds)
-        self.check(answer)
+        check(answer)
         times = answer.get("us")
         if (
             not isinstance(times, list)
@@ -61,7 +73,7 @@ class Measured:
         speedup: median of the pair ratios reference / candidate, with its 95% interval.
         low: lower end.
         high: upper end.
-        busy_s: seconds in which one of the sides was running.
+        busy_s: seconds in which the sides were running or got their inputs.
     """
 
     speedup: float
@@ -73,21 +85,21 @@ class Measured:
 def measure(
     candidate: Side,
     reference: Side,
-    deliver: Callable[[int], None],
     protocol: Protocol,
     rng: random.Random,
     *,
     single: bool,
+    each: bool,
 ) -> Measured:
     """Time both sides.
 
     Args:
         candidate: the submission's side; its blocks are filled in.
         reference: the reference's side; likewise.
-        deliver: writes the inputs with the given number into the shared buffer.
         protocol: number of blocks, budget and interval.
-        rng: draws the orders and inputs; seeded from the secret.
+        rng: draws the orders; seeded from the secret.
         single: one call a block, for a task that overwrites its inputs.
+        each: inputs are delivered before each call, not before each block.
 
     Raises:
         WorkerEnded: if a side does not answer in time.
@@ -96,9 +108,12 @@ def measure(
 
     def run(side: Side, calls: int) -> list[float]:
         nonlocal busy
-        deliver(rng.randrange(2))
         start = time.perf_counter()
-        times = side.time(calls, protocol.deadlines.run_s)
+        times: list[float] = []
+        with side.quiet():
+            for done in range(calls if each else 1):
+                last = not each or done == calls - 1
+                times += side.time(1 if each else calls, protocol.deadlines.run_s, last=last)
         busy += time.perf_counter() - start
         return times
 

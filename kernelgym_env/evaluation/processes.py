@@ -3,6 +3,7 @@
 - `children`, `descendants` -- who is below a process.
 - `children_of_thread` -- the former at a fraction of the cost, for a process of one thread.
 - `kill_descendants` -- SIGKILL all of them, again and again, until none is left or time is up.
+- `halted` -- hold all of them still for a while.
 - `kill_user` -- SIGKILL everything that runs under a user id, all at once.
 """
 
@@ -12,8 +13,10 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-__all__ = ["children", "children_of_thread", "descendants", "kill_descendants", "kill_user"]
+__all__ = ["children", "children_of_thread", "descendants", "halted", "kill_descendants", "kill_user"]
 
 
 def _parents() -> dict[int, int]:
@@ -86,6 +89,26 @@ def kill_descendants(pid: int, seconds: float) -> int:
         if not alive or time.monotonic() > end:
             return len(seen)
         time.sleep(0.002)
+
+
+@contextmanager
+def halted(pid: int) -> Iterator[None]:
+    """Within the block everything below `pid` stands still, also what is started meanwhile by a process not yet held.
+
+    A process that may not be signalled goes on; one that ends is let go.
+    """
+    held: set[int] = set()
+    try:
+        while new := set(descendants(pid)) - held:
+            for process in new:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(process, signal.SIGSTOP)
+            held |= new
+        yield
+    finally:
+        for process in held:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGCONT)
 
 
 def kill_user(uid: int) -> None:

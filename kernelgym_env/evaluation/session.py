@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import random
 import time
 from typing import Any
 
@@ -15,17 +16,19 @@ import torch
 from kernelgym_env._version import __version__
 from kernelgym_env.evaluation.checking import (
     check,
-    check_denied,
     check_fresh,
+    check_near,
     match_weights,
     renew_weights,
     send_weights,
 )
+from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.feedback import explain
 from kernelgym_env.evaluation.judging import Judging, Outcome, Stages
+from kernelgym_env.evaluation.ownership import check_attribution, check_denied
 from kernelgym_env.evaluation.protocols import get_protocol
 from kernelgym_env.evaluation.reference import Reference, TaskError, derive_seed
-from kernelgym_env.evaluation.result import Evaluation, Status
+from kernelgym_env.evaluation.result import Evaluation, Finding, Status
 from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.sandbox.trial import settle
 from kernelgym_env.evaluation.sandbox.warden import SandboxError
@@ -121,6 +124,7 @@ class Session:
             stages=stages,
         )
         status, detail = Status.CORRECT, ""
+        findings: tuple[Finding, ...] = ()
         try:
             with stages.time("format"):
                 problem = check_format(submission.source)
@@ -129,6 +133,7 @@ class Session:
             detail = self._judge(judging, secret, number, measured=not (backend == "triton" and self.kind == "cpu"))
         except Outcome as outcome:
             status, detail = outcome.status, outcome.detail
+            findings = outcome.findings()
         except TaskError as error:
             status, detail = Status.TASK_INVALID, str(error)
         except SandboxError as error:
@@ -152,6 +157,7 @@ class Session:
             protocol=protocol.name,
             device=self.name,
             error_ratio=judging.error_ratio,
+            findings=findings,
             feedback="" if status is Status.FAULT else explain(detail, output=printed),
             fault=detail if status is Status.FAULT else "",
             stages_s=stages.seconds,
@@ -206,10 +212,14 @@ class Session:
                 for case in cases:
                     case.forget()
         check_fresh(judging, cases[0], reference)
+        rng = random.Random(order)
+        contents = Contents(cases, rng)
+        check_near(judging, contents, reference, rng, more=twin is None)
         check_denied(judging, cases[0], reference)
+        check_attribution(judging, cases[0], reference)
         if twin is None:
             return "Triton ran in its interpreter on the CPU: checked for correctness, not timed."
-        time_both(judging, twin, cases, reference, order)
+        time_both(judging, twin, contents, reference, rng)
         return ""
 
     def _probe(self, reference: Reference, seed: int) -> None:

@@ -1,12 +1,19 @@
-"""The timing step: the candidate and the reference's twin in like processes, on the same inputs, under a lock."""
+"""The timing step: the candidate and the reference's twin in like processes, on like inputs, under a lock.
+
+While the twin is timed, the candidate and all it started stand still: nothing of it can use the cores, the inputs or
+the memory. The twin's results are never written where the candidate could read them.
+"""
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
+from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.checking import send_weights
+from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.judging import Judging, Outcome
 from kernelgym_env.evaluation.locks import device_lock
 from kernelgym_env.evaluation.measure import Side, measure
@@ -17,48 +24,44 @@ from kernelgym_env.evaluation.workers import Worker
 
 __all__ = ["time_both"]
 
+_FEWEST_CHECKS = 3
+_CHECKING_SHARE = 0.25
 
-def time_both(judging: Judging, twin: Worker, cases: list[Case], reference: Reference, order_seed: int) -> None:
+
+def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Reference, rng: random.Random) -> None:
     """Measure the speedup; fills `judging.figures`.
+
+    Args:
+        judging: the evaluation.
+        twin: the reference's process, loading or loaded.
+        contents: makes the inputs.
+        reference: the trusted side.
+        rng: draws the order of blocks; seeded from the secret.
 
     Raises:
         Outcome: if a timed call gives a wrong output or an error.
     """
-    assert judging.candidate is not None
+    candidate = judging.candidate
+    assert candidate is not None
     with judging.stages.time("start"):
         answer = twin.wait(judging.protocol.deadlines.import_s)
         if "error" in answer:
             raise RuntimeError(f"the reference's own process failed: {answer['error']['message'][:500]}")
-        judging.attach(twin)
+        judging.attach(twin, ("in", "weights"))
         send_weights(judging, twin, reference, {name: name for name in reference.weight_leaves})
-        for worker in (judging.candidate, twin):
-            judging.present(worker, cases[0], reference)
-    delivered = 0
-
-    def deliver(index: int) -> None:
-        nonlocal delivered
-        delivered = index % len(cases)
-        judging.buffers["out"].bytes.fill_(0xFF)
-        for worker in (judging.candidate, twin):
-            assert worker is not None
-            judging.present(worker, cases[delivered], reference)
-
-    def check(answer: dict[str, Any]) -> None:
-        judging.refuse_error(answer)
-        reference.expect(cases[delivered])
-        verdict = judging.compare(answer, cases[delivered], reference)
-        if not verdict.ok:
-            raise Outcome(Status.WRONG, f"In a timed call: {verdict.message}")
-
-    single = reference.mutates
+        for worker in (candidate, twin):
+            judging.present(worker, contents.case, reference)
     flush = judging.protocol.flush_cpu_mib if judging.device == "cpu" else judging.protocol.flush_mib
-    command = {"op": "time", "flush": flush << 20, "out": reference.out_tree}
-    mine, theirs = Side(judging.candidate, command, check), Side(twin, command, judging.refuse_error)
+    command = {"op": "time", "flush": flush << 20}
+    inputs = _Inputs(judging, candidate, reference, contents)
+    mine = Side(candidate, {**command, "out": reference.out_tree}, inputs.for_candidate)
+    theirs = Side(twin, {**command, "out": None}, inputs.for_twin(twin), lambda: processes.halted(candidate.pid))
     start = time.perf_counter()
     with device_lock(judging.lock):
         waited = time.perf_counter() - start
         judging.stages.current = "timing"
-        result = measure(mine, theirs, deliver, judging.protocol, random.Random(order_seed), single=single)
+        each = judging.device == "cpu" and inputs.contents.varied
+        result = measure(mine, theirs, judging.protocol, rng, single=reference.mutates, each=each)
     judging.stages.add("queue", waited)
     judging.stages.add("timing", result.busy_s)
     clock = "perf_counter" if judging.device == "cpu" else "cuda_event"
@@ -68,3 +71,45 @@ def time_both(judging: Judging, twin: Worker, cases: list[Case], reference: Refe
         "speedup_high": result.high,
         "times": {"candidate": timing(mine.blocks, clock), "eager": timing(theirs.blocks, clock)},
     }
+
+
+class _Inputs:
+    """What each side gets before its calls, and what becomes of the answers."""
+
+    def __init__(self, judging: Judging, candidate: Worker, reference: Reference, contents: Contents) -> None:
+        self.judging = judging
+        self.candidate = candidate
+        self.reference = reference
+        self.contents = contents
+        self._checks = 0
+        self._checking_s = 0.0
+        self._began = time.perf_counter()
+
+    def for_candidate(self, last: bool) -> Callable[[dict[str, Any]], None]:
+        """New contents; at the end of a block nearly those of the call before, and the answer is compared."""
+        look = last and (
+            self._checks < _FEWEST_CHECKS or self._checking_s < _CHECKING_SHARE * (time.perf_counter() - self._began)
+        )
+        case = self.contents.near() if last else self.contents.mixed()
+        self.judging.buffers["out"].bytes.fill_(0xFF)
+        self.judging.present(self.candidate, case, self.reference)
+        return lambda answer: self._compare(answer, case) if look else self.judging.refuse_error(answer)
+
+    def for_twin(self, twin: Worker) -> Callable[[bool], Callable[[dict[str, Any]], None]]:
+        """New contents; its answers are not looked at."""
+
+        def deliver(last: bool) -> Callable[[dict[str, Any]], None]:
+            self.judging.present(twin, self.contents.mixed(), self.reference)
+            return self.judging.refuse_error
+
+        return deliver
+
+    def _compare(self, answer: dict[str, Any], case: Case) -> None:
+        start = time.perf_counter()
+        self.judging.refuse_error(answer)
+        self.reference.expect(case)
+        verdict = self.judging.compare(answer, case, self.reference)
+        self._checks += 1
+        self._checking_s += time.perf_counter() - start
+        if not verdict.ok:
+            raise Outcome(Status.WRONG, f"In a timed call: {verdict.message}", finding="D8")

@@ -1,0 +1,140 @@
+"""Did the submission compute it itself?
+
+Two looks at the same call, for every policy but ``allow``: once with torch's computing operators refused, by what the
+candidate's own dispatcher is asked for; and, on a CPU, by where its threads are seen from outside, which finds NumPy, a
+BLAS called by pointer, and operators on other threads too.
+
+- `check_denied` -- the first.
+- `check_attribution` -- the second.
+- `foreign_code` -- the rule that it goes by.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+from kernelgym_env.evaluation.attribution import Sampler, Shares, supported
+from kernelgym_env.evaluation.buffers import Buffer
+from kernelgym_env.evaluation.denied import GEMM
+from kernelgym_env.evaluation.judging import Judging, Outcome
+from kernelgym_env.evaluation.reference import Case, Reference
+from kernelgym_env.evaluation.result import Status
+from kernelgym_env.evaluation.workers import WorkerEnded
+
+__all__ = ["check_attribution", "check_denied", "foreign_code"]
+
+_WATCHED_S = 0.12
+_LEAST_SHARE = 0.25
+_LEAST_SAMPLES = 4
+_LEAST_US = {"library": 10.0, "tensor": 100.0}
+"""Microseconds a call below which such code is no more than what passing a tensor on takes."""
+
+_PRODUCTS = ("blas", "mkl", "lapack", "blis", "dnnl", "libtorch", "libc10")
+
+
+def _allowed(judging: Judging) -> str:
+    return judging.submission.library_ops or judging.protocol.library_ops
+
+
+def check_denied(judging: Judging, case: Case, reference: Reference) -> None:
+    """One call in which torch's computing operators are refused, for a policy that forbids them.
+
+    Raises:
+        Outcome: `POLICY`, naming what was asked for, or saying that the output is not right without it.
+    """
+    assert judging.candidate is not None
+    allowed = _allowed(judging)
+    if allowed == "allow":
+        return
+    with judging.stages.time("correctness"):
+        judging.present(judging.candidate, case, reference)
+        judging.buffers["out"].bytes.fill_(0xFF)
+        reference.hand_over()
+        message = {"op": "denied", "out": reference.out_tree, "allowed": _let_through(allowed)}
+        answer = judging.command(judging.candidate, message, judging.protocol.deadlines.run_s)
+        found, captured = answer.get("found"), answer.get("captured")
+        if not isinstance(found, list) or not isinstance(captured, list):
+            raise WorkerEnded("garbage", "it did not say which operators it used")
+        captured = [name for name in captured if allowed != "gemm" or name not in GEMM]
+        if found or captured:
+            names = ", ".join(str(name)[:60] for name in dict.fromkeys([*found, *captured]))
+            how = "recorded into a CUDA graph" if captured and not found else "called"
+            raise Outcome(
+                Status.POLICY,
+                f"Operators of torch do the work: {names} ({how}). Compute it in your own kernels.",
+                finding="A3",
+            )
+        if "failed" in answer:
+            error = answer["failed"] if isinstance(answer["failed"], dict) else {}
+            detail = f"{error.get('type')}: {error.get('message')}"[:1000]
+            text = f"The call fails where torch's computing operators are not available: {detail}"
+            raise Outcome(Status.POLICY, text, finding="A3")
+        reference.expect(case)
+        verdict = judging.compare(answer, case, reference)
+        if not verdict.ok:
+            text = "The output is right only where torch's computing operators are available. "
+            raise Outcome(Status.POLICY, text + verdict.message, finding="A3")
+
+
+def _let_through(allowed: str) -> list[str]:
+    return sorted(GEMM) if allowed == "gemm" else []
+
+
+def check_attribution(judging: Judging, case: Case, reference: Reference) -> None:
+    """Calls for a moment, while the judge looks at whose code the candidate's threads are in. On a CPU only.
+
+    Raises:
+        Outcome: `POLICY`, naming the files.
+    """
+    assert judging.candidate is not None
+    allowed = _allowed(judging)
+    if allowed == "allow" or judging.device != "cpu" or not supported():
+        return
+    worker = judging.candidate
+    with judging.stages.time("correctness"):
+        if "inside" not in judging.buffers:
+            buffer = judging.buffers["inside"] = Buffer.create(1, "cpu")
+            message, fds = buffer.share()
+            command = {"op": "buffer", "name": "inside", **message}
+            judging.command(worker, command, judging.protocol.deadlines.import_s, fds)
+        judging.present(worker, case, reference)
+        with Sampler(worker.pid, str(worker.folder), _reader(judging.buffers["inside"])) as sampler:
+            message = {"op": "repeat", "seconds": _WATCHED_S, "allowed": _let_through(allowed)}
+            answer = judging.command(worker, message, judging.protocol.deadlines.run_s)
+    calls = answer.get("calls")
+    if type(calls) is not int or calls < 1:
+        raise WorkerEnded("garbage", "it did not say how often it called")
+    if names := foreign_code(sampler.shares, calls, gemm=allowed == "gemm"):
+        text = f"Installed libraries do the work: {', '.join(names)}. Compute it in your own kernels."
+        raise Outcome(Status.POLICY, text, finding="A4")
+
+
+def _reader(buffer: Buffer) -> Callable[[], bool]:
+    byte = ctypes.c_uint8.from_address(buffer.bytes.data_ptr())
+    return lambda: byte.value != 0
+
+
+def foreign_code(shares: Shares, calls: int, *, gemm: bool) -> list[str]:
+    """Files of installed code that does a quarter of the work or more, most first; empty if there is none.
+
+    Args:
+        shares: what was seen.
+        calls: number of calls meanwhile.
+        gemm: whether products may come from a library.
+    """
+    names: list[str] = []
+    if not calls:
+        return names
+    for whose, least_us in _LEAST_US.items():
+        files = {
+            name: count
+            for (kind, name), count in shares.files.items()
+            if kind == whose and not (gemm and any(part in name.lower() for part in _PRODUCTS))
+        }
+        count = sum(files.values())
+        spent_us = count * shares.period_s * 1e6 / calls
+        work = count + shares.seen["own"]
+        if count >= _LEAST_SAMPLES and spent_us >= least_us and count >= _LEAST_SHARE * work:
+            names += sorted(files, key=lambda name: -files[name])
+    return names[:4]
