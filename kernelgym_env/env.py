@@ -61,7 +61,7 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         backend: ``auto``, ``triton``, ``cuda``, ``cupy`` or ``cpp``.
         protocol: name of a protocol, see `kernelgym_env.evaluation.protocols`, or a `Protocol`.
         library_ops: overrides the protocol's policy: ``forbid``, ``gemm`` or ``allow``.
-        pool: who evaluates: ``local`` or ``fake``.
+        pool: who evaluates: ``local``, ``fake``, ``simulated``, or a key that `kernelgym_env.pools.register` was given.
         feedback: how much it says: ``status``, ``error`` or ``profile``.
         render_mode: ``ansi``, ``human`` or ``rgb_array``.
 
