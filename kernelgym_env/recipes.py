@@ -24,7 +24,7 @@ from gymnasium.envs.registration import EnvSpec, WrapperSpec
 from numpy.typing import NDArray
 
 from kernelgym_env import credit as formulas
-from kernelgym_env.errors import unknown_name
+from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.evaluation.result import Evaluation
 from kernelgym_env.rewards import get_reward
 
@@ -197,13 +197,14 @@ class Recipe:
             mask: same shape as `scores`, False for faults, turns that were not played, and turns of a task that cannot
                 be judged; their score is not read.
             values: a critic's values, same shape, only for ``gae``; None takes 0, so that the advantage is the return
-                with `lam` as a further discount.
+                with `lam` as a further discount, also across turns that the mask leaves out.
 
         Returns:
             `Credit`, both float64 of the shape of `scores`.
 
         Raises:
-            InvalidOptionError: for scores without two axes, and what `kernelgym_env.credit` refuses.
+            InvalidOptionError: for scores without two axes, another number of groups than of trajectories, and what
+                `kernelgym_env.credit` refuses.
 
         >>> recipe("kevin").credit([[0, 1.3, 1.8], [0, 0, 0]], ["a", "a"]).advantages.round(6).tolist()
         [[0.0428, 1.457543, 1.200742], [-0.900362, -0.900362, -0.900362]]
@@ -212,6 +213,10 @@ class Recipe:
         # turn_returns checks scores and mask; gamma 0 gives the scores back, with NaN where they do not count
         own = formulas.turn_returns(scores, 0.0, mask=mask)
         valid = ~np.isnan(own)
+        if own.ndim != 2:
+            raise InvalidOptionError(f"scores must have the shape [trajectories, turns], got {own.shape}.")
+        if len(groups) != len(own):
+            raise InvalidOptionError(f"groups must be the keys of the {len(own)} trajectories, got {len(groups)} keys.")
         if settings.clip is not None:
             own = formulas.clipped_zscores(np.where(valid, own, 0.0), groups, bound=settings.clip, mask=valid)
         returns = formulas.turn_returns(np.where(valid, own, 0.0), settings.gamma, settings.mode, mask=valid)
@@ -227,12 +232,15 @@ def _terminal_gae(
     scores: NDArray[np.float64], valid: NDArray[np.bool_], settings: CreditSettings, values: Any
 ) -> NDArray[np.float64]:
     """GAE where an episode pays the score of its last turn at that turn, and nothing before."""
+    if values is None or not scores.size:
+        ahead = formulas.turn_returns(np.where(valid, scores, 0.0), settings.gamma * settings.lam, "last", mask=valid)
+        return np.where(valid, ahead, 0.0)
     turns = np.arange(scores.shape[-1])
     last = np.where(valid, turns, -1).max(axis=-1, keepdims=True, initial=-1)
     ends = valid & (turns == last)
     return formulas.gae(
         np.where(ends, scores, 0.0),
-        np.zeros(scores.shape) if values is None else values,
+        values,
         terminated=ends,
         bootstrap=0.0,
         gamma=settings.gamma,

@@ -39,6 +39,13 @@ COLUMNS = (
 )
 """Keys of a row; see `replay`."""
 
+_TYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("recipe", "channel", "task_id", "status"), np.str_),
+    **dict.fromkeys(("episode", "turn"), np.int64),
+    "counts": np.bool_,
+}
+"""The columns that are neither float64 nor objects."""
+
 Turn = Any
 """An `Evaluation`, a mapping with ``evaluation`` (as in ``info``), or an object that has it (`TurnRecord`)."""
 
@@ -104,12 +111,15 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
     >>> columns(replay([[Evaluation("a/b", "correct", speedup=2.0)]], ["kevin", "cuda_l1"]))["score"].tolist()
     [2.3, 2.0]
     """
-    return {
-        name: np.array([row[name] for row in rows], dtype=object)
-        if name == "group"
-        else np.array([row[name] for row in rows])
+    table = {
+        name: np.array([row[name] for row in rows], dtype=_TYPES.get(name, np.float64))
         for name in COLUMNS
+        if name != "group"
     }
+    groups = np.empty(len(rows), dtype=object)
+    for place, row in enumerate(rows):
+        groups[place] = row["group"]  # `np.array` would make a second axis of keys that are tuples
+    return {name: groups if name == "group" else table[name] for name in COLUMNS}
 
 
 def _rows(
@@ -154,7 +164,8 @@ def _kept(played: Sequence[Sequence[Evaluation | None]]) -> NDArray[np.float64]:
         [[np.nan if found is None else found.coverage for found in turns] for turns in played], fill=np.nan
     )
     correct = credit.pad([[found is not None and found.credited for found in turns] for turns in played])[0]
-    return credit.prs_probabilities(coverage, correct, mask=there)
+    # a measured share may exceed 1 by rounding, which `LazyOptimization` takes for 1 as well
+    return credit.prs_probabilities(np.clip(coverage, 0.0, 1.0), correct, mask=there)
 
 
 def _evaluations(place: int, episode: Sequence[Turn] | Mapping[str, Any]) -> list[Evaluation | None]:

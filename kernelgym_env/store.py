@@ -9,7 +9,8 @@ A store is one file with a JSON object a line, in the order in which turns were 
 - A process that is killed while it writes leaves a torn line. Readers skip it, and the next writer ends it, so that it
   costs nothing but itself.
 
-Lines are strict JSON: NaN is ``null`` and infinity a text there, and both are numbers again when read.
+Lines are strict JSON: NaN is ``null`` and infinity a text there. In scores, rewards, log-probabilities and the figures
+of an evaluation both are numbers again when read; in a prompt or an action of another environment they stay.
 
 - `TurnRecord` -- one turn.
 - `Store` -- the file.

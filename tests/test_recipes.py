@@ -273,6 +273,24 @@ def test_scores_that_do_not_fit_are_named():
         recipe("kevin").credit([[1.0]], ["a", "b"])
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recipe_wants_the_same_shapes(name):
+    for scores in ([1.0, 2.0], 1.0, [[[1.0]]]):
+        with pytest.raises(InvalidOptionError, match="scores must have"):
+            recipe(name).credit(scores, ["a", "a"])
+    for groups in (["a"], ["a", "b", "c"]):
+        with pytest.raises(InvalidOptionError, match="the keys of the 2 trajectories"):
+            recipe(name).credit([[1.0], [2.0]], groups)
+    assert recipe(name).credit([[], []], ["a", "b"]).advantages.shape == (2, 0)
+
+
+def test_without_a_critic_the_last_score_is_credited_across_masked_turns():
+    """A critic would say what the masked turn's state is worth; without one it is not worth 0."""
+    mask = [[True, False, True]]
+    advantages = recipe("cuda_agent").credit([[1.0, math.nan, 3.0]], ["a"], mask=mask).advantages
+    assert advantages[0] == pytest.approx([3 * 0.95**2, 0, 3])
+
+
 def test_a_recipe_of_ones_own():
     base = recipe("kevin")
     own = Recipe("own", "Own", {**base.options, "turns": 2}, base.layers[1:2], base.channels, base.settings)

@@ -115,7 +115,26 @@ def test_rows_as_arrays():
     assert table["score"].dtype == np.float64
     assert table["turn"].dtype == np.int64
     assert table["counts"].dtype == np.bool_
-    assert columns([])["score"].shape == (0,)
+    nothing = columns([])
+    assert nothing["score"].shape == (0,)
+    assert {name: values.dtype.kind for name, values in nothing.items()} == {
+        name: values.dtype.kind for name, values in table.items()
+    }
+
+
+def test_groups_that_are_tuples_stay_whole():
+    table = columns(replay([[WRONG], [WRONG]], ["kevin"], groups=[("a", 1), ("b", 2)]))
+    assert table["group"].tolist() == [("a", 1), ("b", 2)]
+
+
+def test_a_coverage_above_one_by_rounding_is_one():
+    rows = replay([[Evaluation("a/b", "correct", speedup=1.0, coverage=1.0 + 1e-9)]], ["dr_kernel"])
+    assert rows[0]["keep"] == 1.0
+
+
+def test_the_last_kernel_is_credited_across_a_turn_that_cannot_be_judged():
+    rows = pick(replay([[correct(1.5), Evaluation("a/b", "task_invalid"), correct(1.5)]]), "cuda_agent")
+    assert [row["advantage"] for row in rows] == pytest.approx([3 * 0.95**2, 0, 3])
 
 
 def test_nothing_to_replay():

@@ -18,8 +18,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
-from kernelgym_env.errors import InvalidOptionError
-from kernelgym_env.wrappers.order import check_order
+from kernelgym_env.errors import InvalidOptionError, unknown_name
+from kernelgym_env.wrappers.order import PLACES, check_order
 
 __all__ = ["KernelWrapper", "counts", "is_valid", "load_function", "needs", "number", "plain", "whole"]
 
@@ -37,6 +37,7 @@ class KernelWrapper(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     Raises:
         TypeError: if `env` is no environment.
         InvalidOptionError: if the wrapper stands in a wrong place, or an argument is no plain data.
+        UnknownNameError: if the class has a `place` that there is not.
 
     >>> import gymnasium as gym
     >>> class Doubled(KernelWrapper):
@@ -52,6 +53,8 @@ class KernelWrapper(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     def __init__(self, env: gym.Env[Any, Any], **arguments: Any) -> None:
         if not isinstance(env, gym.Env):
             raise TypeError(f"{type(self).__name__} wraps a gymnasium.Env, got {type(env).__name__}: {env!r:.100}.")
+        if self.place is not None and self.place not in PLACES:
+            raise unknown_name(f"place of {type(self).__name__}", self.place, PLACES)
         recorded = {name: plain(value, f"{type(self).__name__}: argument {name}") for name, value in arguments.items()}
         RecordConstructorArgs.__init__(self, **recorded)
         gym.Wrapper.__init__(self, env)

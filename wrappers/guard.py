@@ -83,6 +83,8 @@ class AntiHack(KernelWrapper):
     ) -> None:
         super().__init__(env, cost=cost, overrides=overrides, severities=severities)
         self.cost = _check_cost(cost)
+        if overrides is not None and not isinstance(overrides, Mapping):
+            raise InvalidOptionError(f"AntiHack: overrides must be a dict of ids and costs, got {overrides!r:.200}.")
         self.overrides = dict(overrides or {})
         for key, value in self.overrides.items():
             if key not in _STATUSES and not _ID.fullmatch(key):
@@ -93,6 +95,8 @@ class AntiHack(KernelWrapper):
             _check_cost(value)
         if isinstance(severities, str):
             raise InvalidOptionError(f"severities must be a list, got {severities!r}; did you mean [{severities!r}]?")
+        if not isinstance(severities, Sequence):
+            raise InvalidOptionError(f"severities must be a list of {', '.join(_SEVERITIES)}, got {severities!r:.200}.")
         for severity in severities:
             if severity not in _SEVERITIES:
                 raise unknown_name("severity", severity, _SEVERITIES)

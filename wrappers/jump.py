@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -16,10 +17,11 @@ from gymnasium import logger
 from kernelgym_env.env import KernelEnv
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.evaluation.feedback import at_level
-from kernelgym_env.evaluation.result import Evaluation
+from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.prompts import extract_source
 from kernelgym_env.rewards import kevin
 from kernelgym_env.wrappers.base import KernelWrapper, load_function, number
+from kernelgym_env.wrappers.order import layers
 
 __all__ = ["RewardJump"]
 
@@ -61,7 +63,7 @@ class RewardJump(KernelWrapper):
 
     Raises:
         InvalidOptionError: for an argument outside its range, a function that cannot be loaded, or an environment
-            that is no `KernelEnv`.
+            that is no `KernelEnv`, or whose observations a wrapper changes.
         UnknownNameError: for another rule.
 
     >>> import gymnasium as gym
@@ -94,6 +96,12 @@ class RewardJump(KernelWrapper):
             raise InvalidOptionError(
                 f"RewardJump evaluates again what a KernelEnv evaluated; {type(self.unwrapped).__name__} is none."
             )
+        for layer in layers(env):
+            if isinstance(layer, gym.ObservationWrapper):
+                raise InvalidOptionError(
+                    f"RewardJump cannot be put around {type(layer).__name__}: where it replaces an evaluation, the "
+                    f"observation is the environment's own. Put {type(layer).__name__} around RewardJump."
+                )
         if rule not in ("slower", "reject"):
             raise unknown_name("rule of RewardJump", rule, ("slower", "reject"))
         self.ratio = number("RewardJump", "ratio", ratio, above=1)
@@ -131,16 +139,19 @@ class RewardJump(KernelWrapper):
         assert isinstance(env, KernelEnv) and env.task is not None and env.episode is not None
         source = extract_source(env.episode.played[-1].action)
         best = self.best.get(info["task_id"])
-        second = self._retest(
-            env.task,
-            source,
-            backend=env.backend,
-            protocol=env.protocol,
-            device=env.device,
-            library_ops=env.library_ops,
-            previous_best=best,
-            pool=env.pool,
-        )
+        try:
+            second = self._retest(
+                env.task,
+                source,
+                backend=env.backend,
+                protocol=env.protocol,
+                device=env.device,
+                library_ops=env.library_ops,
+                previous_best=best,
+                pool=env.pool,
+            )
+        except CancelledError:  # the pool was closed meanwhile, a fault as in the environment
+            second = Evaluation(env.task.id, Status.FAULT)
         agreed, doubt = _agree(first, second, self.agreement), False
         trust = 1.0 if agreed or not second.valid else _share(first, second)
         if self._judge is not None:

@@ -40,12 +40,24 @@ class _Moments:
         return math.sqrt(max(self.m2, 0.0) / (self.n - ddof)) if self.n > ddof else math.nan
 
 
+def _loaded(n: float, mean: float, m2: float) -> _Moments:
+    """Saved moments.
+
+    Raises:
+        ValueError: for numbers that no values have.
+    """
+    if n != int(n) or n < 0 or not math.isfinite(mean) or not 0 <= m2 < math.inf:
+        raise ValueError(f"no moments: {[n, mean, m2]}")
+    return _Moments(int(n), float(mean), float(m2))
+
+
 class RunningNormalizeClip(KernelWrapper):
     """Replaces the reward by its z-score, kept within ``±clip``: CUDA-L1's defence against outliers.
 
     ``z = (reward - mean) / std``. The statistics are those of rewards of single turns; nothing is summed or discounted
     along an episode, so nothing of an episode is left when it ends, however it ends. Turns that say nothing about a
-    submission (a fault, a task that cannot be judged, the agent's stop) are not counted and give 0.0.
+    submission (a fault, a task that cannot be judged, the agent's stop) are not counted and give 0.0. Neither is a
+    reward counted that is NaN, which gives 0.0, or infinite, which gives ``±clip`` once the statistics are known.
 
     - ``scope="running"``: mean and std of all rewards *before* this one. A sudden 18x is measured against what was
       usual, so z has no bound but the clip.
@@ -119,7 +131,7 @@ class RunningNormalizeClip(KernelWrapper):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         observation, incoming, terminated, truncated, info = self.env.step(action)
         value, moments = float(incoming), self._statistics(info)
-        learns = counts(info) and not self.frozen
+        learns = counts(info) and not self.frozen and math.isfinite(value)  # one NaN would stay in the mean for good
         if learns and self.scope == "group":
             moments.add(value)
         reward = self._z(value, moments) if counts(info) else 0.0
@@ -155,11 +167,11 @@ class RunningNormalizeClip(KernelWrapper):
             InvalidOptionError: if it is of another form or was saved with another scope.
         """
         try:
-            scope, frozen = str(state["scope"]), bool(state["frozen"])
-            moments = {
-                str(key): _Moments(int(n), float(mean), float(m2)) for key, (n, mean, m2) in state["moments"].items()
-            }
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            scope, frozen = str(state["scope"]), state["frozen"]
+            moments = {str(key): _loaded(*values) for key, values in state["moments"].items()}
+            if not isinstance(frozen, bool):
+                raise ValueError(f"frozen is {frozen!r:.100}")
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise InvalidOptionError(f"Not a state of RunningNormalizeClip ({error!r}): {state!r:.200}.") from error
         if scope != self.scope:
             raise InvalidOptionError(
@@ -173,7 +185,7 @@ class RunningNormalizeClip(KernelWrapper):
 
     def _z(self, value: float, moments: _Moments) -> float:
         std = moments.std(self.ddof)
-        if moments.n < self.warmup or not std > _FLAT * max(1.0, abs(moments.mean)):  # NaN as well
+        if math.isnan(value) or moments.n < self.warmup or not std > _FLAT * max(1.0, abs(moments.mean)):  # NaN as well
             return 0.0
         return float(max(-self.clip, min(self.clip, (value - moments.mean) / std)))
 

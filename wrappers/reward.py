@@ -259,7 +259,8 @@ class TritonRLReward(RecipeReward):
         super().__init__(env, alpha=alpha, cap=cap)
         self.alpha = number("TritonRLReward", "alpha", alpha, low=0)
         self.cap = math.inf if cap is None else cap
-        self._parts = rewards.tritonrl(_PROBE, cap=self.cap)
+        self._parts = rewards.PlanCode(0.0, 0.0)
+        self._try_options()
 
     def pay(self, evaluation: Evaluation) -> float:
         self._parts = rewards.tritonrl(evaluation, cap=self.cap)

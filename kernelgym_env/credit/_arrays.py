@@ -5,6 +5,7 @@ A torch tensor is recognised without importing torch: where torch was not import
 
 from __future__ import annotations
 
+import numbers
 import sys
 from typing import Any
 
@@ -13,7 +14,19 @@ from numpy.typing import NDArray
 
 from kernelgym_env.errors import InvalidOptionError
 
-__all__ = ["ArrayLike", "Bools", "Floats", "Ints", "bools", "floats", "integers", "plain", "rate", "require_finite"]
+__all__ = [
+    "ArrayLike",
+    "Bools",
+    "Floats",
+    "Ints",
+    "bools",
+    "floats",
+    "integers",
+    "is_number",
+    "plain",
+    "rate",
+    "require_finite",
+]
 
 ArrayLike = Any
 """An array, a nested sequence of numbers, or a torch tensor."""
@@ -26,6 +39,18 @@ Ints = NDArray[np.int64]
 def _is_tensor(value: object) -> bool:
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)
     return tensor is not None and isinstance(value, tensor)
+
+
+def _without_tensors(value: ArrayLike, name: str) -> ArrayLike:
+    """Nested lists with arrays in place of tensors, which NumPy cannot read where they need a gradient."""
+    if _is_tensor(value):
+        return plain(value, name)
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    if tensor is None or not isinstance(value, (list, tuple)):
+        return value
+    # flat lists of numbers stay as they are: they may be long
+    nested = any(isinstance(item, (list, tuple, tensor)) for item in value)
+    return [_without_tensors(item, name) for item in value] if nested else value
 
 
 def plain(value: ArrayLike, name: str) -> NDArray[Any]:
@@ -41,8 +66,7 @@ def plain(value: ArrayLike, name: str) -> NDArray[Any]:
         tensor: Any = value
         tensor = tensor.detach().cpu()
         return np.asarray((tensor.double() if tensor.is_floating_point() else tensor).numpy())
-    if isinstance(value, (list, tuple)) and any(_is_tensor(item) for item in value):
-        value = [plain(item, name) for item in value]
+    value = _without_tensors(value, name)
     try:
         return np.asarray(value)
     except ValueError:
@@ -110,6 +134,17 @@ def rate(value: float, name: str) -> float:
     Raises:
         InvalidOptionError: if it is none.
     """
-    if not 0 <= value <= 1:
-        raise InvalidOptionError(f"{name} must be a number from 0 to 1, got {value!r}.")
+    if not is_number(value) or not 0 <= value <= 1:
+        raise InvalidOptionError(f"{name} must be a number from 0 to 1, got {value!r:.100}.")
     return float(value)
+
+
+def is_number(value: object) -> bool:
+    """Whether `value` is a single number: of Python, NumPy or torch.
+
+    >>> is_number(0.4), is_number(np.float32(0.4)), is_number("0.4"), is_number(None)
+    (True, True, False, False)
+    """
+    if isinstance(value, np.ndarray) or _is_tensor(value):
+        return getattr(value, "ndim", 1) == 0
+    return isinstance(value, (numbers.Real, np.bool_))

@@ -12,7 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from kernelgym_env.credit._arrays import ArrayLike, Floats, Ints, bools, floats, integers, plain, require_finite
+from kernelgym_env.credit._arrays import (
+    ArrayLike,
+    Floats,
+    Ints,
+    bools,
+    floats,
+    integers,
+    is_number,
+    plain,
+    require_finite,
+)
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 
 __all__ = ["KINDS", "SCOPES", "clipped_zscores", "group_advantages"]
@@ -92,7 +102,7 @@ def group_advantages(
         raise unknown_name("scope of groups", scope, SCOPES)
     if ddof not in (0, 1):
         raise InvalidOptionError(f"ddof must be 0 or 1, got {ddof!r}.")
-    if not 0 <= eps < math.inf:
+    if not is_number(eps) or not 0 <= eps < math.inf:
         raise InvalidOptionError(f"eps must be a number of at least 0, got {eps!r}.")
     values = floats(returns, "returns")
     valid = bools(mask, "mask", values.shape)
@@ -208,7 +218,7 @@ def clipped_zscores(
     >>> clipped_zscores([1, 1.1, 0.9, 1, 18]).round(6).tolist()
     [-0.499978, -0.485273, -0.514684, -0.499978, 1.5]
     """
-    if not bound > 0:
+    if not is_number(bound) or not bound > 0:
         raise InvalidOptionError(f"bound must be positive, got {bound!r}.")
     array = floats(values, "values")
     if keys is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 
@@ -10,6 +11,13 @@ from kernelgym_env.credit._arrays import ArrayLike, bools, floats, require_finit
 from kernelgym_env.errors import InvalidOptionError
 
 __all__ = ["best_at_k", "pass_at_k"]
+
+
+def _whole(name: str, value: int) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidOptionError(f"{name} must be a whole number, got {value!r:.100}.") from None
 
 
 def best_at_k(scores: ArrayLike, k: int) -> float:
@@ -25,7 +33,8 @@ def best_at_k(scores: ArrayLike, k: int) -> float:
         k: number of samples, 1 to n.
 
     Raises:
-        InvalidOptionError: for a k outside 1 to n, or scores that are not finite or not of one axis.
+        InvalidOptionError: for a k that is no whole number from 1 to n, or scores that are not finite or not of one
+            axis.
 
     >>> [round(best_at_k([0, 0, 1.3, 1.8], k), 5) for k in (1, 2, 3, 4)]
     [0.775, 1.33333, 1.675, 1.8]
@@ -35,6 +44,7 @@ def best_at_k(scores: ArrayLike, k: int) -> float:
         raise InvalidOptionError(f"scores must have the shape [n], got {values.shape}.")
     require_finite(values, bools(None, "mask", values.shape), "scores")
     n = len(values)
+    k = _whole("k", k)
     if not 1 <= k <= n:
         raise InvalidOptionError(f"k must be from 1 to the number of scores ({n}), got {k!r}.")
     rising = np.sort(values)
@@ -56,11 +66,12 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
         k: number of samples drawn, 1 to n.
 
     Raises:
-        InvalidOptionError: for numbers outside these ranges.
+        InvalidOptionError: for what is no whole number, or outside these ranges.
 
     >>> pass_at_k(16, 3, 8)
     0.9
     """
+    n, correct, k = _whole("n", n), _whole("correct", correct), _whole("k", k)
     if not 1 <= k <= n:
         raise InvalidOptionError(f"k must be from 1 to n ({n}), got {k!r}.")
     if not 0 <= correct <= n:

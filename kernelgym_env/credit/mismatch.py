@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from kernelgym_env.credit._arrays import ArrayLike, Bools, Floats, Ints, bools, floats, integers
+from kernelgym_env.credit._arrays import ArrayLike, Bools, Floats, Ints, bools, floats, integers, is_number
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 
 __all__ = ["LEVELS", "mismatch_metrics", "mrs_mask", "tis_weights"]
@@ -84,9 +84,9 @@ def mrs_mask(
     log_ratio, valid = _log_ratios(train, rollout, mask)
     _check_level(level)
     low, high = LEVELS[level][0] if low is None else low, LEVELS[level][1] if high is None else high
-    if not 0 <= low <= high:
+    if not (is_number(low) and is_number(high) and 0 <= low <= high):
         raise InvalidOptionError(f"mrs_mask needs 0 <= low <= high, got {low!r} and {high!r}.")
-    if not 0 <= veto < math.inf:
+    if not is_number(veto) or not 0 <= veto < math.inf:
         raise InvalidOptionError(f"veto must be a ratio of at least 0, got {veto!r}.")
     whole = _aggregated(log_ratio, valid, level, turns)
     kept = valid & (whole >= _log(low)) & (whole <= _log(high))
@@ -126,7 +126,7 @@ def tis_weights(
     >>> tis_weights([-1.0, -1.0], [-1.0, -3.0]).tolist()
     [1.0, 2.0]
     """
-    if not cap > 0:
+    if not is_number(cap) or not cap > 0:
         raise InvalidOptionError(f"cap must be positive, got {cap!r}.")
     log_ratio, valid = _log_ratios(train, rollout, mask)
     _check_level(level)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelgym_env.credit._arrays import ArrayLike, Bools, Floats, bools, floats, rate, require_finite
+from kernelgym_env.credit._arrays import ArrayLike, Bools, Floats, bools, floats, is_number, rate, require_finite
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 
 __all__ = ["prs_probabilities", "prs_sample"]
@@ -68,7 +68,7 @@ def prs_probabilities(
     if level not in _LEVELS:
         raise unknown_name("level of rejection", level, _LEVELS)
     rate(threshold, "threshold")
-    if not 0 <= softness < np.inf:
+    if not is_number(softness) or not 0 <= softness < np.inf:
         raise InvalidOptionError(f"softness must be a number of at least 0, got {softness!r}.")
     share = floats(coverage, "coverage")
     if share.ndim == 0:

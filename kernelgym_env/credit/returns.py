@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from kernelgym_env.credit._arrays import ArrayLike, Bools, Floats, bools, floats, plain, rate, require_finite
+from kernelgym_env.credit._arrays import ArrayLike, Bools, Floats, bools, floats, is_number, plain, rate, require_finite
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 
 __all__ = ["MODES", "improvements", "pad", "tree_returns", "turn_returns"]
@@ -222,7 +222,7 @@ def improvements(scores: ArrayLike, *, start: float = 0.0, mask: ArrayLike | Non
     >>> improvements([1.36, 0, 0.91, 1.49, 2.23]).round(6).tolist()
     [1.36, 0.0, 0.0, 0.13, 0.74]
     """
-    if not np.isfinite(start):
+    if not is_number(start) or not np.isfinite(start):
         raise InvalidOptionError(f"start must be a finite number, got {start!r}.")
     values, valid = _scores(scores, mask)
     reached = np.maximum.accumulate(np.where(valid, np.maximum(values, start), start), axis=-1)

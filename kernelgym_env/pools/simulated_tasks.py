@@ -39,6 +39,10 @@ _BLOCKS = (64, 128, 256, 512, 1024)
 _WARPS = (1, 2, 4, 8)
 
 
+RESERVED = frozenset({"schedule", "hack", "lazy", "sample"})
+"""What a directive's keys mean other than a knob."""
+
+
 def schedule_key(name: str = "", knobs: Mapping[str, object] | None = None) -> str:
     """The key of a schedule: its name, then its knobs in the order of their names.
 
@@ -47,6 +51,39 @@ def schedule_key(name: str = "", knobs: Mapping[str, object] | None = None) -> s
     """
     pairs = (f"{knob}={value}" for knob, value in sorted((knobs or {}).items()))
     return " ".join(part for part in (name, *pairs) if part)
+
+
+def _checked_key(key: object) -> str:
+    """`key` if a directive can name it; else the entry would never be found.
+
+    Raises:
+        InvalidOptionError: with the right form.
+    """
+    parts = key.split() if isinstance(key, str) else []
+    names = [part for part in parts if "=" not in part]
+    knobs = dict(part.split("=", 1) for part in parts if "=" in part)
+    right = schedule_key(" ".join(names), knobs)
+    reserved = sorted(RESERVED & set(knobs))
+    if not parts or len(names) > 1 or not all(knobs) or not all(knobs.values()) or reserved:
+        what = f"a knob may not be called {reserved[0]!r}" if reserved else "e.g. 'tiled block=128'"
+        raise InvalidOptionError(
+            f"The key of a schedule is at most one name, and knobs as name=value; {what}; got {key!r}."
+        )
+    if key != right:
+        raise InvalidOptionError(
+            f"The key of a schedule has its name first, then its knobs by name: {right!r}, got {key!r}."
+        )
+    return right
+
+
+def _mapping(what: str, value: object, of: type | None = None) -> None:
+    if not isinstance(value, Mapping):
+        raise InvalidOptionError(f"{what} must be a dict, got {value!r:.200}.")
+    for key, entry in value.items():
+        if of is not None and not isinstance(entry, of):
+            raise InvalidOptionError(
+                f"{what}: {key!r} must be a {of.__name__}, got {entry!r:.200}. (`from_dict` takes plain data.)"
+            )
 
 
 def _number(what: str, value: object, low: float, high: float, *, open_low: bool = False) -> None:
@@ -103,13 +140,14 @@ class SimulatedTask:
     Attributes:
         eager_us: true time of eager PyTorch in microseconds.
         compile_us: true time of ``torch.compile``; None is eager's.
-        schedules: by key (see `schedule_key`) a `SimulatedSchedule`, or a number, which is its `latency_us`.
+        schedules: by key (as `schedule_key` gives it: a name without spaces, knobs in the order of their names) a
+            `SimulatedSchedule`, or a number, which is its `latency_us`.
         failures: probability by status, for schedules that state none.
         noise: standard deviation of the logarithm of a measured time, 0 or more; 0.02 is about 2%.
         floor_us: the roofline floor in microseconds, None for none.
 
     Raises:
-        InvalidOptionError: for a number outside its range, or a table without an entry.
+        InvalidOptionError: for a number outside its range, a table without an entry, or a key that no directive has.
         UnknownNameError: for an unknown status.
 
     >>> SimulatedTask(100.0, schedules={"naive": 120.0, "tiled": 40.0}).schedules["tiled"].latency_us
@@ -130,8 +168,9 @@ class SimulatedTask:
         _number("noise of a simulated task", self.noise, 0, 10)
         if not self.schedules:
             raise InvalidOptionError("A simulated task needs at least one schedule, e.g. schedules={'tiled': 40.0}.")
+        _mapping("schedules of a simulated task", self.schedules)
         table = {
-            key: value if isinstance(value, SimulatedSchedule) else SimulatedSchedule(value)
+            _checked_key(key): value if isinstance(value, SimulatedSchedule) else SimulatedSchedule(value)
             for key, value in self.schedules.items()
         }
         object.__setattr__(self, "schedules", table)
@@ -201,7 +240,7 @@ class SimulatedConfig:
         lanes: evaluations at the same time where `latency_s` is positive.
 
     Raises:
-        InvalidOptionError: for a number outside its range.
+        InvalidOptionError: for a number outside its range, or an entry of another type.
 
     >>> config = SimulatedConfig({"Demo/Double": SimulatedTask(100.0, schedules={"tiled": 40.0})}, fault=0.01)
     >>> SimulatedConfig.from_dict(config.to_dict()) == config
@@ -219,6 +258,8 @@ class SimulatedConfig:
     lanes: int = 1
 
     def __post_init__(self) -> None:
+        _mapping("tasks of a simulated pool", self.tasks, SimulatedTask)
+        _mapping("hacks of a simulated pool", self.hacks, SimulatedHack)
         object.__setattr__(self, "tasks", dict(self.tasks))
         object.__setattr__(self, "hacks", dict(self.hacks))
         for name in ("hack_probability", "lazy_probability", "lazy_coverage", "fault"):
@@ -250,7 +291,10 @@ class SimulatedConfig:
             UnknownNameError: for an unknown field.
             InvalidOptionError: for a value that does not fit.
         """
+        _mapping("Data of SimulatedConfig", data)
         known = dict(data)
+        for name in ("tasks", "hacks"):
+            _mapping(f"{name} of a simulated pool", known.get(name, {}))
         if "tasks" in known:
             known["tasks"] = {task_id: _task_from(entry) for task_id, entry in known["tasks"].items()}
         if "hacks" in known:
@@ -259,6 +303,7 @@ class SimulatedConfig:
 
 
 def _build(cls: Any, data: Mapping[str, Any]) -> Any:
+    _mapping(f"Data of {cls.__name__}", data)
     names = [entry.name for entry in dataclasses.fields(cls)]
     for name in data:
         if name not in names:
@@ -274,6 +319,8 @@ def _build(cls: Any, data: Mapping[str, Any]) -> Any:
 
 
 def _task_from(data: Mapping[str, Any]) -> SimulatedTask:
+    _mapping("Data of SimulatedTask", data)
+    _mapping("schedules of a simulated task", data.get("schedules", {}))
     schedules = {
         key: _build(SimulatedSchedule, entry) if isinstance(entry, Mapping) else entry
         for key, entry in data.get("schedules", {}).items()

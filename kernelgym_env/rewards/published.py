@@ -177,18 +177,23 @@ def cuda_l1(evaluation: Evaluation, *, decimals: int | None = None) -> float:
         decimals: round towards 1 to so many decimals; None does not round.
 
     Raises:
-        InvalidOptionError: for negative decimals.
+        InvalidOptionError: for decimals that are no whole number of at least 0.
 
     >>> from kernelgym_env.evaluation.result import Evaluation, Status
     >>> cuda_l1(Evaluation("a/b", Status.CORRECT, speedup=1.118), decimals=2)
     1.11
     """
-    if decimals is not None and decimals < 0:
-        raise InvalidOptionError(f"cuda_l1 needs decimals of at least 0 or None, got {decimals!r}.")
+    if decimals is not None:
+        _check_decimals("cuda_l1", decimals)
     if not evaluation.credited:
         return 0.0
     speedup = float(number_or(evaluation.speedup, 0.0))
     return speedup if decimals is None else round_toward_one(speedup, decimals)
+
+
+def _check_decimals(function: str, decimals: int) -> None:
+    if isinstance(decimals, bool) or not isinstance(decimals, int) or decimals < 0:
+        raise InvalidOptionError(f"{function} needs decimals that are a whole number of at least 0, got {decimals!r}.")
 
 
 def round_toward_one(speedup: float, decimals: int = 2) -> float:
@@ -200,12 +205,20 @@ def round_toward_one(speedup: float, decimals: int = 2) -> float:
         speedup: a ratio; NaN and infinity are returned as they are.
         decimals: number of decimals, at least 0.
 
+    Raises:
+        InvalidOptionError: for decimals that are no whole number of at least 0.
+
     >>> [round_toward_one(s) for s in (1.118, 0.992, 0.985, 1.009, 3.499, 1.15)]
     [1.11, 1.0, 0.99, 1.0, 3.49, 1.15]
     """
+    _check_decimals("round_toward_one", decimals)
     if not math.isfinite(speedup):
         return speedup
     exact = Decimal(repr(float(speedup)))  # the decimal that is meant: 100 · 1.15 is 114.99… in floats
+    exponent = exact.as_tuple().exponent
+    assert isinstance(exponent, int)  # as it is finite
+    if -exponent <= decimals:
+        return float(speedup)  # nothing to round, and `quantize` has no room for numbers with many digits
     return float(exact.quantize(Decimal(1).scaleb(-decimals), ROUND_FLOOR if exact >= 1 else ROUND_CEILING))
 
 

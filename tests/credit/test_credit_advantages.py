@@ -274,3 +274,10 @@ def test_the_bias_grows_where_groups_shrink():
             counted = estimates[mask[:, turn], turn].reshape(groups, -1).mean(axis=1)
             error = counted.std(ddof=1) / math.sqrt(groups)
             assert abs(counted.mean() - expected[turn]) < 3 * error
+
+
+def test_options_that_are_no_numbers_are_named():
+    with pytest.raises(InvalidOptionError, match="eps must be a number of at least 0, got '1e-6'"):
+        group_advantages([1.0], ["a"], eps="1e-6")
+    with pytest.raises(InvalidOptionError, match="bound must be positive, got None"):
+        clipped_zscores([1.0], bound=None)

@@ -18,7 +18,7 @@ def text(repo_root):
 
 def test_examples_run(text, capsys):
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for number, block in enumerate(blocks):
         exec(compile(block, f"{PAGE}, block {number}", "exec"), {"__name__": "__main__"})
     assert "[0.808 2.02  1.8  ]" in capsys.readouterr().out

@@ -76,6 +76,9 @@ def test_torch_tensors():
         (lambda: pass_at_k(4, 5, 1), "correct must be from 0 to n"),
         (lambda: pass_at_k(4, 1, 5), "k must be from 1 to n"),
         (lambda: pass_at_k(4, 1, 0), "k must be from 1 to n"),
+        (lambda: best_at_k([1.0, 2.0], 2.0), "k must be a whole number, got 2.0"),
+        (lambda: best_at_k([1.0, 2.0], "1"), "k must be a whole number, got '1'"),
+        (lambda: pass_at_k(4, 2.5, 1), "correct must be a whole number, got 2.5"),
     ],
 )
 def test_what_is_no_sample_is_refused(call, message):

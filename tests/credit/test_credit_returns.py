@@ -272,3 +272,19 @@ def test_padding_of_nothing_and_of_tables():
     assert pad([[], [1.0]])[1].tolist() == [[False], [True]]
     with pytest.raises(InvalidOptionError, match=r"rows\[0\] must have the shape"):
         pad([[[1.0]]])
+
+
+def test_tensors_may_stand_anywhere_in_lists():
+    torch = pytest.importorskip("torch")
+    scores = torch.tensor([[0.0, 1.0], [2.0, 3.0]], requires_grad=True)
+    wanted = turn_returns(scores, 0.5).tolist()
+    assert turn_returns([list(row) for row in scores], 0.5).tolist() == wanted
+    assert turn_returns([[scores[0, 0], 1.0], scores[1]], torch.tensor(0.5)).tolist() == wanted
+
+
+@pytest.mark.parametrize("gamma", ["0.4", None, [0.4], np.array([0.4])])
+def test_a_gamma_that_is_no_number_is_named(gamma):
+    with pytest.raises(InvalidOptionError, match="gamma must be a number from 0 to 1, got"):
+        turn_returns([1.0], gamma)
+    with pytest.raises(InvalidOptionError, match="start must be a finite number"):
+        improvements([1.0], start="0")

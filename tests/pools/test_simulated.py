@@ -266,11 +266,37 @@ def test_a_configuration_survives_json():
         lambda: SimulatedConfig.from_dict({"task": {}}),
         lambda: SimulatedConfig.from_dict({"tasks": {"a/b": {"schedules": {"tiled": 1.0}}}}),
         lambda: SimulatedPool(seed=1.5),
+        lambda: SimulatedTask(1.0, schedules=["tiled"]),
+        lambda: SimulatedConfig({"a/b": {"eager_us": 1.0, "schedules": {"tiled": 1.0}}}),
+        lambda: SimulatedConfig(hacks={"D1": 18.0}),
+        lambda: SimulatedConfig.from_dict({"tasks": {"a/b": 5}}),
+        lambda: SimulatedConfig.from_dict({"tasks": {"a/b": {"eager_us": 1.0, "schedules": 5}}}),
+        lambda: SimulatedConfig.from_dict({"hacks": {"D1": 18.0}}),
+        lambda: SimulatedConfig.from_dict({"tasks": 5}),
     ],
 )
 def test_mistakes_in_a_configuration_are_named(make):
     with pytest.raises((InvalidOptionError, UnknownNameError)):
         make()
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("warps=4 block=128", "'block=128 warps=4', got"),
+        ("block=128 tiled", "'tiled block=128', got"),
+        (" tiled", "'tiled', got"),
+        ("my kernel", "at most one name"),
+        ("block=", "at most one name"),
+        ("", "at most one name"),
+        (3, "at most one name"),
+        ("lazy=1", "may not be called 'lazy'"),
+    ],
+)
+def test_a_key_that_no_directive_can_name_is_refused(key, said):
+    """Its entry would never be found by what it says."""
+    with pytest.raises(InvalidOptionError, match=said):
+        SimulatedTask(1.0, schedules={key: 1.0})
 
 
 def test_default_hacks_have_ids_of_the_catalogue():

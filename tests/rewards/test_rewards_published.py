@@ -178,8 +178,18 @@ def test_rounding_leaves_what_is_no_ratio():
     assert math.isnan(round_toward_one(math.nan))
     assert round_toward_one(math.inf) == math.inf
     assert round_toward_one(123456.789, 0) == 123456.0
-    with pytest.raises(InvalidOptionError, match="decimals"):
-        cuda_l1(correct(), decimals=-1)
+    for decimals in (-1, 2.5, True, "2"):
+        with pytest.raises(InvalidOptionError, match="decimals"):
+            cuda_l1(correct(), decimals=decimals)
+        with pytest.raises(InvalidOptionError, match="decimals"):
+            round_toward_one(1.5, decimals)
+
+
+@pytest.mark.parametrize("speedup", [1e27, 1.7976931348623157e308, 5e-324, 1e-30])
+@pytest.mark.parametrize("decimals", [0, 2, 30, 2000])
+def test_rounding_takes_any_magnitude(speedup, decimals):
+    rounded = round_toward_one(speedup, decimals)
+    assert 1 <= rounded <= speedup if speedup > 1 else speedup <= rounded <= 1
 
 
 # --- Makora

@@ -131,6 +131,8 @@ def test_a_guard_that_would_see_nothing_is_told():
         ({"overrides": {"correct": "zero"}}, InvalidOptionError, "policy, integrity"),
         ({"severities": ["harsh"]}, UnknownNameError, "hard"),
         ({"severities": "hard"}, InvalidOptionError, r"\['hard'\]"),
+        ({"severities": 5}, InvalidOptionError, "hard, soft, note, got 5"),
+        ({"overrides": "A2"}, InvalidOptionError, "a dict of ids and costs, got 'A2'"),
     ],
 )
 def test_wrong_arguments(arguments, error, said):

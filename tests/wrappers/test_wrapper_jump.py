@@ -154,3 +154,17 @@ def test_wrong_arguments(arguments, error, said):
 def test_another_environment_is_refused():
     with pytest.raises(InvalidOptionError, match="ScriptedEnv is none"):
         RewardJump(ScriptedEnv())
+
+
+def test_an_observation_that_was_changed_inside_is_refused():
+    """A replaced evaluation comes with the environment's own observation, which is not in the changed space."""
+    with pytest.raises(InvalidOptionError, match="Put FilterObservation around RewardJump"):
+        RewardJump(gym.wrappers.FilterObservation(fake(), ["turn"]))
+    env = gym.wrappers.FilterObservation(RewardJump(fake(), retest=f"{HERE}:slower"), ["turn"])
+    env.reset()
+    assert set(env.step(FAST)[0]) == {"turn"}
+
+
+def test_a_pool_that_is_closed_during_the_second_look_is_a_fault_of_it():
+    earned, infos = play(RewardJump(fake(), retest=f"{HERE}:cancelled"), [FAST])
+    assert (earned[0], infos[0]["retest"], infos[0]["trust"]) == (18.3, "fault", 1.0)

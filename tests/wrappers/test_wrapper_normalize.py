@@ -168,3 +168,24 @@ def test_returns_outside_see_the_normalised_scores():
 def test_wrong_arguments(arguments, error, said):
     with pytest.raises(error, match=said):
         RunningNormalizeClip(fake(), **arguments)
+
+
+@pytest.mark.parametrize("scope", ["running", "group"])
+@pytest.mark.parametrize(("odd", "paid"), [(math.nan, 0.0), (math.inf, 1.5), (-math.inf, -1.5)])
+def test_a_reward_that_is_not_finite_leaves_the_statistics_alone(scope, odd, paid):
+    """In a mean it would stay for good, and NaN was paid as much as the clip allows."""
+    rewards = [1.0, 2.0, 3.0, 1.0]
+    steps = run(scripted([*rewards, odd, 5.0], scope=scope))
+    without = run(scripted([*rewards, 5.0], scope=scope))
+    assert steps[4][1] == paid
+    assert steps[5][1] == without[4][1] > 0
+    assert steps[5][4]["norm_mean"] == without[4][4]["norm_mean"]
+
+
+@pytest.mark.parametrize("moments", [[-1, 0.0, 0.0], [1.5, 0.0, 0.0], [2, math.nan, 1.0], [2, 0.0, -1.0], [2, 0.0]])
+def test_a_state_that_no_rewards_give_is_refused(moments):
+    state = {"scope": "running", "frozen": False, "moments": {"": moments}}
+    with pytest.raises(InvalidOptionError, match="Not a state"):
+        scripted([1.0]).load_state_dict(state)
+    with pytest.raises(InvalidOptionError, match="Not a state"):
+        scripted([1.0]).load_state_dict({"scope": "running", "frozen": "false", "moments": {}})

@@ -6,7 +6,7 @@ import pytest
 from gymnasium.wrappers import ClipReward, NormalizeReward, RecordEpisodeStatistics, TimeLimit, TransformReward
 from wrapper_helpers import GOOD, fake
 
-from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.errors import InvalidOptionError, UnknownNameError
 from kernelgym_env.wrappers import (
     AntiHack,
     ChatObservation,
@@ -139,3 +139,13 @@ def test_a_wrapper_of_one_s_own_takes_a_place():
         Reward(Nowhere(Mine(fake())))
     with pytest.raises(InvalidOptionError, match="Reward, Foreign"):
         Reward(Foreign(fake()))
+
+
+def test_a_misspelt_place_is_an_error():
+    """It would otherwise be no place at all, and the wrapper could stand anywhere."""
+
+    class Misspelt(KernelWrapper):
+        place = "normalise"
+
+    with pytest.raises(UnknownNameError, match="place of Misspelt 'normalise'. Did you mean 'normalize'"):
+        Misspelt(fake())

@@ -115,6 +115,7 @@ def test_an_environment_without_evaluations_is_told():
         (MakoraReward, {"baseline": "cudnn"}),
         (TritonRLReward, {"alpha": -0.1}),
         (TritonRLReward, {"cap": 0}),
+        (TritonRLReward, {"cap": "high"}),
         (KernelGymTiersReward, {"tiers": [1.0]}),
         (LogSpeedupReward, {"base": 1.0}),
         (LogSpeedupReward, {"failed": 0.0}),

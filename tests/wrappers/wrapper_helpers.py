@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import CancelledError
 from dataclasses import replace
 
 import gymnasium as gym
@@ -85,6 +86,10 @@ def slower(task, source, **options):
 
 def faster(task, source, **options):
     return replace(score(task, source, **options), speedup=50.0)
+
+
+def cancelled(task, source, **options):
+    raise CancelledError
 
 
 def unmeasured(task, source, **options):
