@@ -2,6 +2,7 @@
 
 - `renew_weights` -- new parameter values on both sides.
 - `check` -- the A/B/A calls over the same argument objects.
+- `check_again` -- one more call.
 - `check_fresh` -- one call on new objects.
 - `check_near` -- calls on contents that differ from the last ones in a small part.
 """
@@ -23,7 +24,7 @@ from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.weights import is_constant, match, redraw, tensors_of
 from kernelgym_env.evaluation.workers import Worker
 
-__all__ = ["check", "check_fresh", "check_near", "match_weights", "renew_weights", "send_weights"]
+__all__ = ["check", "check_again", "check_fresh", "check_near", "match_weights", "renew_weights", "send_weights"]
 
 _UNTIMED = (4, 16)
 """Least and greatest number of further calls where none is timed."""
@@ -102,6 +103,15 @@ def check_fresh(judging: Judging, case: Case, reference: Reference) -> None:
         Outcome: as `check`.
     """
     _call(judging, case, reference, judging.protocol.deadlines.run_s, fresh=True, finding="C2")
+
+
+def check_again(judging: Judging, case: Case, reference: Reference) -> None:
+    """One more call over the same argument objects.
+
+    Raises:
+        Outcome: as `check`.
+    """
+    _call(judging, case, reference, judging.protocol.deadlines.run_s, finding="C4")
 
 
 def check_near(judging: Judging, contents: Contents, reference: Reference, rng: random.Random, *, more: bool) -> None:

@@ -37,6 +37,10 @@ _HEADLINES = {
 # folders of this machine, but not the path of a URL
 _PATHS = re.compile(r"(?<![\w:/.])(?:/[\w.+-]+)+/(?=[\w.+-]+)")
 
+# more places than a message about versions, ratios or percentages needs; hexadecimal ones hold addresses and floats
+_DECIMALS = re.compile(r"(\d\.\d)\d{2,}(?:[eE][-+]?\d+)?")
+_LONG = re.compile(r"0[xX][0-9a-fA-F]{9,}|\d{10,}")
+
 
 def check_level(level: str) -> str:
     """Return `level`, or raise `UnknownNameError`."""
@@ -45,17 +49,28 @@ def check_level(level: str) -> str:
     return level
 
 
-def explain(detail: str, *, output: str = "") -> str:
+def explain(detail: str, *, output: str = "", secretive: bool = False) -> str:
     """Join what went wrong with what the code printed, without the folders of this machine.
 
     Args:
         detail: error text; its head and tail survive the bound.
         output: what the code printed; its tail survives.
+        secretive: whether the code that wrote both had seen inputs, so that numbers in there may be values or seeds:
+            decimal places and long integers are left out then. Shapes, sizes and limits stay readable.
+
+    >>> explain("RuntimeError: x is 0.3912874, seed 8390457823945872, 49152 bytes of shared memory", secretive=True)
+    'RuntimeError: x is 0.3…, seed […], 49152 bytes of shared memory'
     """
     detail, output = _printable(detail), _printable(output)
+    if secretive:
+        detail, output = _without_values(detail), _without_values(output)
     text = clip(_PATHS.sub("", detail.strip()), MAX_FEEDBACK_CHARS * 5 // 8)
     printed = clip(_PATHS.sub("", output.strip()), MAX_FEEDBACK_CHARS // 4, head=0.3)
     return text + (f"\n\nPrinted by the code:\n{printed}" if printed else "")
+
+
+def _without_values(text: str) -> str:
+    return _LONG.sub("[…]", _DECIMALS.sub(r"\1…", text))
 
 
 def _printable(text: str) -> str:

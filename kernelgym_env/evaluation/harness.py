@@ -290,18 +290,25 @@ class _Harness:
     def do_repeat(self, command: dict[str, Any]) -> dict[str, Any]:
         """Calls for some seconds under the same refusal, while the judge looks on; tells how many.
 
-        A shared byte is 1 inside an operator that is let through, and inside Triton's interpreter.
+        A shared byte is 1 inside an operator that is let through, and inside Triton's interpreter. It is done with one
+        thread, since threads that wait for others only show that they wait.
         """
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
         byte = ctypes.c_uint8.from_address(self.buffers["inside"].bytes.data_ptr())
+        depth = 0
 
-        def inside(now: bool) -> None:
-            byte.value = now
+        def inside(enters: bool) -> None:
+            nonlocal depth
+            depth += 1 if enters else -1
+            byte.value = depth > 0
 
         calls, end = 0, time.monotonic() + command["seconds"]
         with torch.no_grad(), Denied(frozenset(command["allowed"]), inside=inside), _told_of_interpreter(inside):
             while not calls or time.monotonic() < end:
                 self.model(*self.arguments)
                 calls += 1
+        torch.set_num_threads(threads)
         return {"calls": calls}
 
     def do_time(self, command: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from kernelgym_env.evaluation.attribution import Sampler, Shares, supported
 from kernelgym_env.evaluation.buffers import Buffer
+from kernelgym_env.evaluation.checking import check_again
 from kernelgym_env.evaluation.denied import GEMM
 from kernelgym_env.evaluation.judging import Judging, Outcome
 from kernelgym_env.evaluation.reference import Case, Reference
@@ -24,7 +25,9 @@ from kernelgym_env.evaluation.workers import WorkerEnded
 
 __all__ = ["check_attribution", "check_denied", "foreign_code"]
 
-_WATCHED_S = 0.12
+_WATCHED_S, _MOST_ROUNDS, _ENOUGH = 0.1, 5, 30
+"""Seconds of one round of calls, rounds at most, and samples at which no further round follows."""
+
 _LEAST_SHARE = 0.25
 _LEAST_SAMPLES = 4
 _LEAST_US = {"library": 10.0, "tensor": 100.0}
@@ -72,9 +75,10 @@ def check_denied(judging: Judging, case: Case, reference: Reference) -> None:
             raise Outcome(Status.POLICY, text, finding="A3")
         reference.expect(case)
         verdict = judging.compare(answer, case, reference)
-        if not verdict.ok:
-            text = "The output is right only where torch's computing operators are available. "
-            raise Outcome(Status.POLICY, text + verdict.message, finding="A3")
+    if not verdict.ok:
+        check_again(judging, case, reference)  # wrong there too, if it gives an old answer
+        text = "The output is right only where torch's computing operators are available. "
+        raise Outcome(Status.POLICY, text + verdict.message, finding="A3")
 
 
 def _let_through(allowed: str) -> list[str]:
@@ -101,10 +105,15 @@ def check_attribution(judging: Judging, case: Case, reference: Reference) -> Non
         judging.present(worker, case, reference)
         with Sampler(worker.pid, str(worker.folder), _reader(judging.buffers["inside"])) as sampler:
             message = {"op": "repeat", "seconds": _WATCHED_S, "allowed": _let_through(allowed)}
-            answer = judging.command(worker, message, judging.protocol.deadlines.run_s)
-    calls = answer.get("calls")
-    if type(calls) is not int or calls < 1:
-        raise WorkerEnded("garbage", "it did not say how often it called")
+            calls = 0
+            for _ in range(_MOST_ROUNDS):
+                answer = judging.command(worker, message, judging.protocol.deadlines.run_s)
+                if type(answer.get("calls")) is not int or answer["calls"] < 1:
+                    raise WorkerEnded("garbage", "it did not say how often it called")
+                calls += answer["calls"]
+                # a busy machine gives few looks, and threads that wait for one another show nothing
+                if sampler.shares.telling >= _ENOUGH or sampler.shares.problem:
+                    break
     if names := foreign_code(sampler.shares, calls, gemm=allowed == "gemm"):
         text = f"Installed libraries do the work: {', '.join(names)}. Compute it in your own kernels."
         raise Outcome(Status.POLICY, text, finding="A4")

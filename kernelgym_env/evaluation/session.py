@@ -41,6 +41,9 @@ __all__ = ["Session"]
 
 _KNOWN_TASKS = 1024
 _LARGE_BYTES = 4 << 30
+_SECRETIVE = (Status.RUNTIME_ERROR, Status.CRASH, Status.TIMEOUT, Status.WRONG, Status.POLICY)
+"""After these a submission may have seen inputs, and what it says may hold their values."""
+
 _MANY_CORES = (os.cpu_count() or 1) >= 4
 
 
@@ -158,7 +161,7 @@ class Session:
             device=self.name,
             error_ratio=judging.error_ratio,
             findings=findings,
-            feedback="" if status is Status.FAULT else explain(detail, output=printed),
+            feedback="" if status is Status.FAULT else explain(detail, output=printed, secretive=status in _SECRETIVE),
             fault=detail if status is Status.FAULT else "",
             stages_s=stages.seconds,
             provenance={

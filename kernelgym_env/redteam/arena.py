@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 import os
 import signal
@@ -182,7 +181,9 @@ class Arena:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        told = json.dumps(evaluation.to_dict()) + "".join(text for _, text in found)
+        # what a submission can have had a say in; figures of the judge's own would pass for hidden values
+        said = [evaluation.feedback, evaluation.fault, *(finding.message for finding in evaluation.findings)]
+        told = "\n".join([*said, *(text for _, text in found)])
         outcome = Outcome(
             evaluation.status,
             evaluation.speedup,
