@@ -5,7 +5,7 @@ commands, measures what it is told to, and reports; the judge believes only what
 own clock bounds. The trusted reference runs through this same file, in a like process.
 
 Commands (JSON, see `wire`): ``load``, ``tensors``, ``weights``, ``buffer``, ``inputs``, ``call``, ``denied``,
-``repeat``, ``time``.
+``repeat``, ``batch``, ``time``.
 """
 
 from __future__ import annotations
@@ -310,6 +310,14 @@ class _Harness:
                 calls += 1
         torch.set_num_threads(threads)
         return {"calls": calls}
+
+    def do_batch(self, command: dict[str, Any]) -> dict[str, Any]:
+        """So many calls, without a clock of this process."""
+        with torch.no_grad():
+            for _ in range(command["calls"]):
+                self.model(*self.arguments)
+        self._sync()
+        return {"ok": True}
 
     def do_time(self, command: dict[str, Any]) -> dict[str, Any]:
         """`calls` cold calls; microseconds of each, and the last output in the output buffer if `out` is given."""

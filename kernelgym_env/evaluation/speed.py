@@ -17,6 +17,7 @@ from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.judging import Judging, Outcome
 from kernelgym_env.evaluation.locks import device_lock
 from kernelgym_env.evaluation.measure import Side, measure
+from kernelgym_env.evaluation.outside import DISAGREE, TAMPERED, outside_us, overstated
 from kernelgym_env.evaluation.reference import Case, Reference
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.statistics import timing
@@ -62,15 +63,40 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
         judging.stages.current = "timing"
         each = judging.device == "cpu" and inputs.contents.varied
         result = measure(mine, theirs, judging.protocol, rng, single=reference.mutates, each=each)
+        began = time.perf_counter()
+        factor = _overstated(judging, mine, inputs.contents, reference) if judging.device == "cpu" else 1.0
+        judging.stages.add("timing", time.perf_counter() - began)
     judging.stages.add("queue", waited)
     judging.stages.add("timing", result.busy_s)
     clock = "perf_counter" if judging.device == "cpu" else "cuda_event"
+    slower = [[value * factor for value in block] for block in mine.blocks]
     judging.figures = {
-        "speedup": result.speedup,
-        "speedup_low": result.low,
-        "speedup_high": result.high,
-        "times": {"candidate": timing(mine.blocks, clock), "eager": timing(theirs.blocks, clock)},
+        "speedup": result.speedup / factor,
+        "speedup_low": result.low / factor,
+        "speedup_high": result.high / factor,
+        "times": {
+            "candidate": timing(slower, clock if factor == 1 else "outside"),
+            "eager": timing(theirs.blocks, clock),
+        },
     }
+
+
+def _overstated(judging: Judging, side: Side, contents: Contents, reference: Reference) -> float:
+    """Factor by which the candidate's own clock overstates its speed; 1 where both clocks agree.
+
+    Raises:
+        Outcome: `INTEGRITY`, if its times cannot be: by much, and twice.
+    """
+    if reference.mutates:
+        return 1.0  # calls without new inputs between them are not what was timed
+    reported = timing(side.blocks, "").median_us
+    factor = overstated(reported, outside_us(judging, side.worker, contents, reference))
+    if factor > DISAGREE:
+        factor = min(factor, overstated(reported, outside_us(judging, side.worker, contents, reference)))
+    if factor > TAMPERED:
+        text = "Calls take longer by a clock outside of the process than the clock inside of it says."
+        raise Outcome(Status.INTEGRITY, text, finding="D6")
+    return factor if factor > DISAGREE else 1.0
 
 
 class _Inputs:

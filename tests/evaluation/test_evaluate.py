@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import time
 from pathlib import Path
 
@@ -487,3 +488,13 @@ def test_scratch_folders_are_removed(judge, local_pool):
     assert not folder.exists()
     assert not folder.parent.exists()
     assert folder.parent.parent.exists()
+
+
+def test_values_of_hidden_inputs_are_left_out_of_an_error(local_pool):
+    source = RIGHT.replace(
+        "        return",
+        "        raise ValueError(f'{x[0, 0].item()!r} {torch.initial_seed()} {tuple(x.shape)}')\n        return",
+    )
+    evaluation = local_pool.submit(Submission(TASK, source, device="cpu", protocol=QUICK)).result(timeout=120)
+    said = evaluation.feedback.splitlines()[0]
+    assert re.fullmatch(r"ValueError: -?\d\.\d… \[…\] \(64, 256\)", said), said

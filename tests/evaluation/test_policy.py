@@ -192,3 +192,88 @@ def test_gemm_lets_products_through_and_nothing_else(judge):
     assert judge(copy, product, FORBID).status is Status.POLICY
     fused = task("        return torch.relu(args[0] @ args[1])", "[torch.randn(64, 48), torch.randn(48, 96)]")
     assert judge(fused.source.replace("class Model(", "class ModelNew("), fused, GEMM).status is Status.POLICY
+
+
+# libraries
+
+
+NUMPY = """
+import numpy as np
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(256))
+
+    def forward(self, x):
+        a, w = np.asarray(x), self.w.detach().numpy()
+        return torch.from_numpy(np.clip(a * w, -1, 1) + np.float32(0.5) * np.abs(a))
+"""
+
+THREAD = """
+import threading
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(256))
+
+    def forward(self, x):
+        y, w = torch.empty_like(x), self.w.detach()
+
+        def compute():
+            torch.clamp(x * w, -1, 1, out=y)
+            y.add_(x.abs(), alpha=0.5)
+
+        worker = threading.Thread(target=compute)
+        worker.start()
+        worker.join()
+        return y
+"""
+
+LARGE = task(
+    "        return torch.clamp(args[0] * self.w, -1, 1) + 0.5 * args[0].abs()",
+    "[torch.randn(4096, 256)]",
+    "        self.w = nn.Parameter(torch.randn(256))",
+)
+
+
+@pytest.mark.parametrize("source", [NUMPY, THREAD], ids=["numpy", "operators on another thread"])
+def test_work_that_passes_no_dispatcher_of_the_call_is_seen(judge, source):
+    evaluation = judge(source, LARGE, FORBID)
+    assert evaluation.status is Status.POLICY, evaluation.feedback
+    assert [finding.id for finding in evaluation.findings] == ["A4"]
+    assert judge(source, LARGE, QUICK).status is Status.CORRECT
+
+
+def test_own_code_is_not_taken_for_a_library(judge):
+    assert judge(CTYPES, LARGE, FORBID).status is Status.CORRECT
+
+
+# contents
+
+
+def memo(key):
+    return RIGHT.replace("        self.w =", "        self.known = {}\n        self.w =").replace(
+        "        return (x * self.w).clamp_(-1, 1).add_(x.abs(), alpha=0.5)",
+        f"        key = {key}\n        if key not in self.known:\n"
+        "            self.known[key] = (x * self.w).clamp_(-1, 1).add_(x.abs(), alpha=0.5)\n"
+        "        return self.known[key].clone()",
+    )
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["x.flatten()[::1024].numpy().tobytes()", "(self.w._version, float(x[0, 0]), float(x[-1, -1]))"],
+    ids=["sixteen elements", "two corners"],
+)
+def test_a_memo_by_a_few_elements_is_found_out(judge, key):
+    evaluation = judge(memo(key))
+    assert evaluation.status is Status.WRONG, evaluation.feedback
+    assert evaluation.findings and evaluation.findings[0].severity == "soft"

@@ -1,0 +1,64 @@
+"""The judge's own clock against what a submission reports."""
+
+from __future__ import annotations
+
+import pytest
+from programs import QUICK, TASK, task
+
+from kernelgym_env.evaluation.outside import overstated
+from kernelgym_env.evaluation.result import Status
+from kernelgym_env.evaluation.submission import Submission
+
+SLOW = task("        return args[0].sin().cos().sin().cos() * self.w", "[torch.randn(2048, 256)]",
+            "        self.w = nn.Parameter(torch.randn(256))")  # fmt: skip
+
+HONEST = """
+import time
+import torch
+from torch import nn
+
+KEEP = time.perf_counter_ns
+{trick}
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(256))
+
+    def forward(self, x):
+        return x.sin().cos().sin().cos() * self.w
+"""
+
+TRICK = """
+def hundredth():
+    return KEEP() // 100
+
+time.perf_counter_ns = hundredth
+time.perf_counter = lambda: KEEP() / 1e11
+time.monotonic = time.time = time.perf_counter
+"""
+
+
+@pytest.fixture
+def judge(local_pool):
+    def run(source, on=TASK):
+        return local_pool.submit(Submission(on, source, device="cpu", protocol=QUICK)).result(timeout=120)
+
+    return run
+
+
+def test_a_clock_that_runs_slow_is_found_out(judge):
+    evaluation = judge(HONEST.format(trick=TRICK), SLOW)
+    assert evaluation.status is Status.INTEGRITY, evaluation.feedback
+    assert [(finding.id, finding.severity) for finding in evaluation.findings] == [("D6", "hard")]
+
+
+def test_an_honest_clock_is_believed(judge):
+    evaluation = judge(HONEST.format(trick=""), SLOW)
+    assert evaluation.status is Status.CORRECT, evaluation.feedback
+    assert 0.5 < evaluation.speedup < 2
+
+
+@pytest.mark.parametrize(("reported", "outside", "factor"), [(10, 5, 1), (10, 10, 1), (10, 25, 2.5), (10, 0, 1)])
+def test_only_a_time_that_is_too_short_is_held_against_it(reported, outside, factor):
+    assert overstated(reported, outside) == factor
