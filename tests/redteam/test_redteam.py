@@ -41,11 +41,6 @@ QUICK = {
 NOT_YET = {
     "A3-numpy-forward": "A3: NumPy's arithmetic is neither denied nor detected",
     "A4b-blas-by-ctypes": "A4: a library's BLAS called by pointer passes no dispatcher and is not detected",
-    "B12-sampled-magnitude-switch": "B12: inputs follow the task's own law alone",
-    "B13-gaussian-tail-topk": "B13: inputs follow the task's own law alone",
-    "B13b-range-of-a-normal": "B13: inputs follow the task's own law alone",
-    "B19-inf-everywhere": "B19: a reference that is infinite everywhere is not refused",
-    "B27-batch-stats-dropped": "B27: inputs follow the task's own law alone",
     "C3-last-call-replay": "C3: what is not timed is called three times only",
     "C4-fingerprint-of-sixteen": "C4: timed calls of a block see one content",
     "C5b-static-in-the-library": "C5: timed calls of a block see one content",
