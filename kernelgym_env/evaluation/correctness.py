@@ -11,17 +11,19 @@ reference has them.
 - `Expected` -- what the judge knows about one output tensor.
 - `Verdict` -- the outcome of a comparison.
 - `compare`, `compare_all` -- outputs against their expectations.
+- `floor_of` -- the part of the allowed error that does not hang on the reference's own.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
 
 from kernelgym_env.evaluation.protocols import Protocol
 
-__all__ = ["Expected", "Verdict", "compare", "compare_all"]
+__all__ = ["Expected", "Verdict", "compare", "compare_all", "floor_of"]
 
 _CHUNK = 1 << 26
 _HALF_EPS = 1e-4
@@ -62,6 +64,12 @@ class Expected:
             count += int(finite.sum())
         return cls(path, reference, None if oracle is None else exact, error, (square / max(1, count)) ** 0.5)
 
+    def sample(self, step: int) -> Expected:
+        """What is expected of every `step`-th element; the scales stay those of all."""
+        reference = self.reference.reshape(-1)[::step]
+        oracle = None if self.oracle is None else self.oracle.reshape(-1)[::step]
+        return dataclasses.replace(self, reference=reference, oracle=oracle)
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -86,6 +94,12 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
+def floor_of(dtype: torch.dtype, protocol: Protocol) -> float:
+    """``floor · eps(dtype)``: the allowed error beside the reference's own, on the scale of the output."""
+    eps = torch.finfo(dtype).eps
+    return (protocol.error_floor_half if eps > _HALF_EPS else protocol.error_floor) * eps
+
+
 def compare(output: torch.Tensor, expected: Expected, protocol: Protocol) -> Verdict:
     """Compare one output with its expectation.
 
@@ -101,8 +115,7 @@ def compare(output: torch.Tensor, expected: Expected, protocol: Protocol) -> Ver
             return Verdict(True, 0.0)
         share = wrong / max(1, reference.numel())
         return Verdict(False, float("inf"), f"{expected.path}: {share:.2%} of the {_name(reference)} elements differ.")
-    eps = torch.finfo(reference.dtype).eps
-    floor = (protocol.error_floor_half if eps > _HALF_EPS else protocol.error_floor) * eps
+    floor = floor_of(reference.dtype, protocol)
     exact = reference if expected.oracle is None else expected.oracle
     worst, wrong, relative, special = 0.0, 0, 0.0, 0
     for got, ref, good in zip(_chunks(output), _chunks(reference), _chunks(exact), strict=True):

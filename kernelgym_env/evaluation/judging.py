@@ -120,6 +120,7 @@ class Judging:
         self.stages = stages
         self.error_ratio = math.nan
         self.figures: dict[str, Any] = {}
+        self.laws: list[str] = []
         self.workers: list[Worker] = []
         self.buffers: dict[str, Buffer] = {}
         self.candidate: Worker | None = None

@@ -57,6 +57,9 @@ class Protocol:
         name: how it is asked for.
         summary: one sentence.
         trials: calls that are checked, alternating between two sets of fresh secret inputs.
+        law_trials: further calls that are checked, each on inputs under a value law of its own; 0 for none.
+        law_budget_s: seconds of the judge's own work on laws, the submission's apart, after which no further law is
+            begun.
         error_factor: allowed error as a multiple of the reference's own error against a float64 oracle.
         error_floor: allowed error in units of the dtype's rounding step, scaled by the output's RMS.
         error_floor_half: the same for half-precision outputs, whose rounding step is itself large.
@@ -79,6 +82,8 @@ class Protocol:
     name: str
     summary: str = ""
     trials: int = 3
+    law_trials: int = 6
+    law_budget_s: float = 1.0
     error_factor: float = 8.0
     error_floor: float = 256.0
     error_floor_half: float = 4.0
@@ -102,6 +107,8 @@ class Protocol:
         for name in ("trials", "min_blocks", "max_block_calls"):
             if getattr(self, name) < 1:
                 raise InvalidOptionError(f"Protocol {name} must be at least 1, got {getattr(self, name)!r}.")
+        if isinstance(self.law_trials, bool) or not isinstance(self.law_trials, int) or self.law_trials < 0:
+            raise InvalidOptionError(f"Protocol law_trials must be an integer of at least 0, got {self.law_trials!r}.")
         if self.max_blocks < self.min_blocks:
             raise InvalidOptionError(
                 f"Protocol max_blocks ({self.max_blocks}) must be at least min_blocks ({self.min_blocks})."

@@ -17,6 +17,7 @@ from kernelgym_env._version import __version__
 from kernelgym_env.evaluation.checking import (
     check,
     check_fresh,
+    check_laws,
     check_near,
     match_weights,
     renew_weights,
@@ -25,8 +26,9 @@ from kernelgym_env.evaluation.checking import (
 from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.feedback import explain
 from kernelgym_env.evaluation.judging import Judging, Outcome, Stages
+from kernelgym_env.evaluation.lawbook import LawBook
 from kernelgym_env.evaluation.ownership import check_attribution, check_denied
-from kernelgym_env.evaluation.protocols import get_protocol
+from kernelgym_env.evaluation.protocols import Protocol, get_protocol
 from kernelgym_env.evaluation.reference import Reference, TaskError, derive_seed
 from kernelgym_env.evaluation.result import Evaluation, Finding, Status
 from kernelgym_env.evaluation.sandbox.options import SandboxOptions
@@ -36,6 +38,7 @@ from kernelgym_env.evaluation.source import check_format, detect_backend
 from kernelgym_env.evaluation.speed import time_both
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.evaluation.workers import WorkerEnded, Zygote
+from kernelgym_env.tasks.model import Task
 
 __all__ = ["Session"]
 
@@ -63,6 +66,7 @@ class Session:
         self.threads = threads
         self.kind = "cpu" if device == "cpu" else "cuda"
         self._probed: dict[tuple[str, bool | None], tuple[dict[str, Any], int, bool]] = {}
+        self._books: dict[Any, LawBook] = {}
         interpreter = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""} if self.kind == "cpu" else {}
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         self.sandbox = sandbox or SandboxOptions()
@@ -170,6 +174,7 @@ class Session:
                 "hardware": self.hardware,
                 "versions": self.zygote.versions,
                 "protocol": protocol.to_dict(),
+                "input_laws": judging.laws,
                 "backend": backend,
                 "sandbox": self.sandbox.mode,
                 "isolation": judging.candidate.isolation if judging.candidate else {},
@@ -181,9 +186,9 @@ class Session:
         """All steps; returns a note for the feedback of a correct submission."""
         protocol, stages = judging.protocol, judging.stages
         task = judging.submission.task.for_device(self.kind)
-        weights, order, probe, first, second, renewed, renewed_again = (
+        weights, order, probe, first, second, renewed, renewed_again, laws = (
             derive_seed(secret, task.hash, number, part)
-            for part in ("weights", "order", "probe", "a", "b", "renewed", "renewed again")
+            for part in ("weights", "order", "probe", "a", "b", "renewed", "renewed again", "laws")
         )
         torch.backends.cuda.matmul.allow_tf32 = protocol.tf32
         torch.backends.cudnn.allow_tf32 = protocol.tf32
@@ -217,7 +222,10 @@ class Session:
         check_fresh(judging, cases[0], reference)
         rng = random.Random(order)
         contents = Contents(cases, rng)
+        with stages.time("correctness"):
+            contents.settle(reference)
         check_near(judging, contents, reference, rng, more=twin is None)
+        check_laws(judging, cases[0], reference, self._book(task, protocol), laws)
         check_denied(judging, cases[0], reference)
         check_attribution(judging, cases[0], reference)
         if twin is None:
@@ -229,10 +237,23 @@ class Session:
         key = (reference.task.hash, reference.protocol.train_mode)
         if key not in self._probed:
             reference.probe(seed)
-            if len(self._probed) >= _KNOWN_TASKS:
-                self._probed.pop(next(iter(self._probed)))
+            _make_room(self._probed)
             self._probed[key] = (reference.out_tree, reference.out_size, reference.mutates)
         reference.out_tree, reference.out_size, reference.mutates = self._probed[key]
+
+    def _book(self, task: Task, protocol: Protocol) -> LawBook:
+        """What was found out about the task's value laws, under the constants that enter into it."""
+        floors = protocol.error_floor, protocol.error_floor_half
+        key = (task.hash, task.input_laws, protocol.train_mode, protocol.tf32, protocol.error_factor, floors)
+        if key not in self._books:
+            _make_room(self._books)
+            self._books[key] = LawBook(task)
+        return self._books[key]
+
+
+def _make_room(known: dict[Any, Any]) -> None:
+    if len(known) >= _KNOWN_TASKS:
+        known.pop(next(iter(known)))
 
 
 def _cpu_name() -> str:

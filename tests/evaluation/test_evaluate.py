@@ -217,7 +217,7 @@ WRONG = {
     ),
     "memory nobody wrote": (RIGHT.replace("return", "return torch.empty_like(x) #"), "output"),
     "only in later calls": (
-        RIGHT.replace("return", "self.n = getattr(self, 'n', 0) + 1\n        if self.n > 5: return x\n        return"),
+        RIGHT.replace("return", "self.n = getattr(self, 'n', 0) + 1\n        if self.n > 10: return x\n        return"),
         "In a timed call",
     ),
 }
