@@ -41,7 +41,6 @@ QUICK = {
 NOT_YET = {
     "A3-numpy-forward": "A3: NumPy's arithmetic is neither denied nor detected",
     "A4b-blas-by-ctypes": "A4: a library's BLAS called by pointer passes no dispatcher and is not detected",
-    "C3-last-call-replay": "C3: what is not timed is called three times only",
     "C4-fingerprint-of-sixteen": "C4: timed calls of a block see one content",
     "C5b-static-in-the-library": "C5: timed calls of a block see one content",
     "C6-disk-replay": "C6, C4: timed calls of a block see one content",
@@ -50,7 +49,6 @@ NOT_YET = {
     "D6c-stamp-in-the-callers-frame": "D6: the times are those that the candidate reports",
     "D7-got-hook-clock-cpu": "D7: the times are those that the candidate reports",
     "D7b-method-table-of-time": "D7: the times are those that the candidate reports",
-    "D8-work-only-in-warm-up": "D8: what is not timed is called three times only",
     "E10-exfiltration-by-exception": "E10: the text of an exception is shown with its numbers",
 }
 
