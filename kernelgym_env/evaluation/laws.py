@@ -222,10 +222,10 @@ def _uneven(values: torch.Tensor, traits: _Traits, draw: _Draw) -> torch.Tensor 
 
 
 def _permuted(values: torch.Tensor, traits: _Traits, draw: _Draw) -> torch.Tensor | None:
-    if traits.ordered or traits.symmetric or (traits.zeros and (traits.sums or values.numel() > _LARGE)):
+    if traits.ordered or traits.symmetric or (traits.zeros and traits.sums):
         return None
-    generator = draw.generator(values.device)
-    if traits.sums or values.numel() > _LARGE:
+    generator, large = draw.generator(values.device), values.numel() > _LARGE
+    if traits.sums or (large and not traits.zeros):
         new = values
         for dim in range(values.dim()):  # whole slices: sums stay, and little memory is taken
             order = torch.randperm(values.shape[dim], generator=generator, device=values.device)
@@ -233,8 +233,11 @@ def _permuted(values: torch.Tensor, traits: _Traits, draw: _Draw) -> torch.Tenso
         return new
     flat = values.flatten()
     places = flat.nonzero()[:, 0]
-    order = torch.randperm(places.numel(), generator=generator, device=values.device)
-    return flat.index_copy(0, places, flat[places[order]]).view(values.shape)
+    if large:
+        moved = flat[places].roll(draw.rng.randrange(1, places.numel()))
+    else:
+        moved = flat[places[torch.randperm(places.numel(), generator=generator, device=values.device)]]
+    return flat.index_copy(0, places, moved).view(values.shape)
 
 
 _LAWS: dict[str, Callable[[torch.Tensor, _Traits, _Draw], torch.Tensor | None]] = {

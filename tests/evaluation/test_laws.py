@@ -157,6 +157,16 @@ def test_integers_and_booleans_are_permuted_by_rows():
         assert sorted(new.tolist()) == sorted(values.tolist()) != new.tolist()
 
 
+@pytest.mark.parametrize("zero", [False, True])
+def test_a_large_tensor_is_permuted_too(zero):
+    values = randn(1100, 1000)
+    values[3, 4] = 0.0 if zero else 1.0
+    new = vary("permuted", [values], 3)[0]
+    assert torch.equal(new == 0, values == 0)
+    assert torch.equal(new.flatten().sort().values, values.flatten().sort().values)
+    assert (new == values).float().mean() < 0.1
+
+
 def test_complex_numbers_are_scaled():
     values = torch.view_as_complex(randn(8, 2))
     new = vary("scaled_up", [values], 1)[0]

@@ -38,7 +38,7 @@ QUICK = {
     "H74-registered-operator",
 }
 
-NOT_YET = {}
+NOT_YET: dict[str, str] = {}
 
 CASES = [case for folder in (OWN, SHARED) if folder.is_dir() for case in find_cases(folder)]
 RUNNABLE = [case for case in CASES if not case.why_not("cpu")]
