@@ -2,6 +2,7 @@
 
 - `renew_weights` -- new parameter values on both sides.
 - `check` -- the A/B/A calls over the same argument objects.
+- `check_further` -- one call on each further set of inputs.
 - `check_fresh` -- one call on new objects.
 - `check_denied` -- one call in which torch's computing operators are refused.
 """
@@ -22,7 +23,7 @@ from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.weights import is_constant, match, redraw, tensors_of
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded
 
-__all__ = ["check", "check_denied", "check_fresh", "match_weights", "renew_weights", "send_weights"]
+__all__ = ["check", "check_denied", "check_fresh", "check_further", "match_weights", "renew_weights", "send_weights"]
 
 _LATE = (
     "{path}: the output changed after the call had returned. Work was left on another stream or thread; the call must "
@@ -86,6 +87,20 @@ def check(judging: Judging, cases: list[Case], reference: Reference) -> None:
     jit = max(0.0, spent[0] - spent[1]) if len(spent) > 1 else 0.0
     judging.stages.add("correctness", -jit)
     judging.stages.add("build", jit)
+
+
+def check_further(judging: Judging, seeds: list[int], reference: Reference) -> None:
+    """Call the candidate once on inputs of each seed; a set lives no longer than its call, since there may be many.
+
+    Raises:
+        Outcome: as `check`.
+    """
+    assert judging.candidate is not None
+    for seed in seeds:
+        with judging.stages.time("correctness"):
+            case = reference.case(seed)
+            judging.make_room(judging.candidate, case)
+        _call(judging, case, reference, judging.protocol.deadlines.run_s)
 
 
 def check_fresh(judging: Judging, case: Case, reference: Reference) -> None:
