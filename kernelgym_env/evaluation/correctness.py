@@ -75,8 +75,8 @@ class Verdict:
 
     Attributes:
         ok: whether every output is within what is allowed.
-        ratio: greatest error / allowed error, by the rule with the oracle whatever the protocol decides by; infinite for
-            a difference that no tolerance covers.
+        ratio: greatest error / allowed error, by the rule with the oracle whatever the protocol decides by; infinite
+            for a difference that no tolerance covers.
         message: a sentence for the policy, ``""`` if right. Gives shares and relative sizes, never values.
     """
 
@@ -165,7 +165,9 @@ def _precision_hint(output: torch.Tensor, relative: float, share: float) -> str:
     if output.numel() < 2 or relative > _LOW_PRECISION or share < _WIDESPREAD:
         return ""
     for dtype in (torch.bfloat16, torch.float16):
-        if not output.is_complex() and all(torch.equal(part.to(dtype).to(part.dtype), part) for part in _chunks(output)):
+        if output.is_complex():
+            break
+        if all(torch.equal(part.to(dtype).to(part.dtype), part) for part in _chunks(output)):
             return f" All of its values are {_name(torch.empty(0, dtype=dtype))} numbers: keep it in {_name(output)}."
     return (
         " Errors of this size, in many elements, look like TF32 or half-precision maths (in Triton, tl.dot takes TF32 "

@@ -86,8 +86,8 @@ _PROTOCOLS = (
     Protocol(
         "makora",
         "Makora: greatest absolute error 1e-3.",
-        "arXiv 2602.11000, by secondary notes: the error bound and that it holds on every test input. Number of inputs, "
-        "mode and precision are not known; they are KernelBench's here.",
+        "arXiv 2602.11000, by secondary notes: the error bound and that it holds on every test input. Number of "
+        "inputs, mode and precision are not known; they are KernelBench's here.",
         input_sets=5,
         inputs_on="cpu",
         allclose=Allclose(atol=1e-3, rtol=0.0),

@@ -34,7 +34,7 @@ LIBRARY_OPS = ("forbid", "gemm", "allow")
 """What a submission may take from libraries: nothing, matrix products and convolutions, or anything."""
 
 PRECISIONS = ("fp32", "tf32", "torch")
-"""What PyTorch may make of float32 products: float32 in full, TF32, or TF32 in cuDNN's convolutions alone (its default)."""
+"""What PyTorch may do in float32 products: float32 in full, TF32, or its default, TF32 in cuDNN's convolutions."""
 
 INPUTS_ON = ("device", "cpu")
 """Where inputs are drawn: by the device's own generator, or by the CPU's and then moved, as KernelBench does."""
@@ -72,7 +72,7 @@ class Allclose:
     """A tolerance as evaluators publish it: |output - reference| <= atol + rtol * |reference|, element by element.
 
     The reference is the reference's own output, not the float64 oracle's. It holds for floating-point and complex
-    outputs; integers and booleans must be equal as always, and NaN and infinity must stand where the reference has them.
+    outputs; integers and booleans must be equal as always, NaN and infinity must stand where the reference has them.
 
     Attributes:
         atol: absolute part, in the output's units.
@@ -114,15 +114,15 @@ class Protocol:
             Each set has a seed of its own, from the pool's secret.
         inputs_on: where inputs are drawn, see `INPUTS_ON`. The CPU's generator gives the numbers that KernelBench's
             would for the same seed; the seed stays secret.
-        allclose: a published tolerance that decides in place of the next three; None leaves it to them. The error ratio of
-            an evaluation is theirs in any case.
+        allclose: a published tolerance that decides in place of the next three; None leaves it to them. The error ratio
+            of an evaluation is theirs in any case.
         error_factor: allowed error as a multiple of the reference's own error against a float64 oracle.
         error_floor: allowed error in units of the dtype's rounding step, scaled by the output's RMS.
         error_floor_half: the same for half-precision outputs, whose rounding step is itself large.
         library_ops: default policy, see `LIBRARY_OPS`.
         train_mode: None leaves the model as its constructor did (KernelBench), True or False sets the mode.
-        precision: PyTorch's own for float32 products and convolutions, see `PRECISIONS`: in the reference that gives the
-            expected values, in the one that is timed, and at the start of a submission. It says nothing of a
+        precision: PyTorch's own for float32 products and convolutions, see `PRECISIONS`: in the reference that gives
+            the expected values, in the one that is timed, and at the start of a submission. It says nothing of a
             submission's own kernels: what they may do follows from the tolerance.
         warmup: untimed calls of each side before timing.
         min_blocks: least number of candidate/reference block pairs.
