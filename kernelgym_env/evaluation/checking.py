@@ -3,6 +3,7 @@
 - `renew_weights` -- new parameter values on both sides.
 - `check` -- the A/B/A calls over the same argument objects.
 - `check_again` -- one more call.
+- `check_further` -- one call on each further set of inputs.
 - `check_fresh` -- one call on new objects.
 - `check_near` -- calls on contents that differ from the last ones in a small part.
 - `check_laws` -- calls on inputs of other values than the task's own.
@@ -31,6 +32,7 @@ __all__ = [
     "check",
     "check_again",
     "check_fresh",
+    "check_further",
     "check_laws",
     "check_near",
     "match_weights",
@@ -109,6 +111,20 @@ def check(judging: Judging, cases: list[Case], reference: Reference) -> None:
     jit = max(0.0, spent[0] - spent[1]) if len(spent) > 1 else 0.0
     judging.stages.add("correctness", -jit)
     judging.stages.add("build", jit)
+
+
+def check_further(judging: Judging, seeds: list[int], reference: Reference) -> None:
+    """Call the candidate once on inputs of each seed; a set lives no longer than its call, since there may be many.
+
+    Raises:
+        Outcome: as `check`.
+    """
+    assert judging.candidate is not None
+    for seed in seeds:
+        with judging.stages.time("correctness"):
+            case = reference.case(seed)
+            judging.make_room(judging.candidate, case)
+        _call(judging, case, reference, judging.protocol.deadlines.run_s)
 
 
 def check_fresh(judging: Judging, case: Case, reference: Reference) -> None:

@@ -220,10 +220,23 @@ class Judging:
     def attach(self, worker: Worker, names: tuple[str, ...] = ("in", "out", "late", "weights")) -> None:
         """Map buffers in a worker, of those that there are."""
         for name in names:
-            if (buffer := self.buffers.get(name)) is None:
-                continue
-            message, fds = buffer.share()
-            self.command(worker, {"op": "buffer", "name": name, **message}, self.protocol.deadlines.import_s, fds)
+            if name in self.buffers:
+                self._attach(worker, name)
+
+    def _attach(self, worker: Worker, name: str) -> None:
+        message, fds = self.buffers[name].share()
+        self.command(worker, {"op": "buffer", "name": name, **message}, self.protocol.deadlines.import_s, fds)
+
+    def make_room(self, worker: Worker, case: Case) -> None:
+        """Give a worker a larger buffer of inputs if a case needs one: sizes may depend on the seed."""
+        old = self.buffers["in"]
+        if case.size > old.size:
+            self.buffers["in"] = Buffer.create(case.size, self.device)
+            try:
+                self._attach(worker, "in")  # the worker lets go of the old one, which must not be freed before
+            finally:
+                old.close()
+            self._shown.pop(worker.pid, None)
 
     def views(self, case: Case) -> list[Any]:
         """The judge's own alias of what a worker gets as arguments."""

@@ -149,12 +149,16 @@ class Reference:
         """Arguments from a seed, on the device.
 
         Factories without a device of their own make their tensors on the device directly; a task for which that
-        fails draws on the CPU.
+        fails draws on the CPU, as does every task where the protocol says so.
         """
-        try:
-            with _seeded(seed, self.device), torch.device(self.device):
-                inputs = list(self.module.get_inputs())
-        except Exception:  # code that is not meant for a default device; it gets its chance on the CPU
+        inputs = None
+        if self.protocol.inputs_on == "device":
+            try:
+                with _seeded(seed, self.device), torch.device(self.device):
+                    inputs = list(self.module.get_inputs())
+            except Exception:  # code that is not meant for a default device; it gets its chance on the CPU
+                inputs = None
+        if inputs is None:
             with _task_errors("the reference's get_inputs fails"), _seeded(seed, self.device):
                 inputs = list(self.module.get_inputs())
         inputs = [_to(value, self.device) for value in inputs]

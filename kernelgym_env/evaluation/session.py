@@ -17,6 +17,7 @@ from kernelgym_env._version import __version__
 from kernelgym_env.evaluation.checking import (
     check,
     check_fresh,
+    check_further,
     check_laws,
     check_near,
     match_weights,
@@ -65,7 +66,7 @@ class Session:
         self.name = name
         self.threads = threads
         self.kind = "cpu" if device == "cpu" else "cuda"
-        self._probed: dict[tuple[str, bool | None], tuple[dict[str, Any], int, bool]] = {}
+        self._probed: dict[tuple[str, Protocol], tuple[dict[str, Any], int, bool]] = {}
         self._books: dict[Any, LawBook] = {}
         interpreter = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""} if self.kind == "cpu" else {}
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -190,8 +191,7 @@ class Session:
             derive_seed(secret, task.hash, number, part)
             for part in ("weights", "order", "probe", "a", "b", "renewed", "renewed again", "laws")
         )
-        torch.backends.cuda.matmul.allow_tf32 = protocol.tf32
-        torch.backends.cudnn.allow_tf32 = protocol.tf32
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = protocol.tf32
         with stages.time("start"):
             reference = Reference(task, self.device, weights, protocol)
             candidate = judging.launch(weights, reference.init_tree)
@@ -212,6 +212,8 @@ class Session:
             if renew_weights(reference, matched, renewed):
                 send_weights(judging, candidate, reference, matched)
         check(judging, cases, reference)
+        further = [derive_seed(secret, task.hash, number, "set", index) for index in range(2, protocol.input_sets)]
+        check_further(judging, further, reference)
         if sum(case.size for case in cases) > _LARGE_BYTES:
             del cases[1:]  # expected values in float64 of one set of inputs are enough to hold while both sides run
         with stages.time("correctness"):
@@ -234,7 +236,8 @@ class Session:
         return ""
 
     def _probe(self, reference: Reference, seed: int) -> None:
-        key = (reference.task.hash, reference.protocol.train_mode)
+        # mode and precision change what the reference gives, the tolerance whether a null answer passes
+        key = (reference.task.hash, reference.protocol)
         if key not in self._probed:
             reference.probe(seed)
             _make_room(self._probed)
@@ -243,8 +246,7 @@ class Session:
 
     def _book(self, task: Task, protocol: Protocol) -> LawBook:
         """What was found out about the task's value laws, under the constants that enter into it."""
-        floors = protocol.error_floor, protocol.error_floor_half
-        key = (task.hash, task.input_laws, protocol.train_mode, protocol.tf32, protocol.error_factor, floors)
+        key = (task.hash, task.input_laws, protocol)
         if key not in self._books:
             _make_room(self._books)
             self._books[key] = LawBook(task)
