@@ -18,6 +18,7 @@ import torch
 
 from kernelgym_env.evaluation.buffers import Buffer, build, is_description, leaves, skeleton
 from kernelgym_env.evaluation.correctness import Verdict, compare_all
+from kernelgym_env.evaluation.feedback import without_values
 from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.reference import Case, Reference
 from kernelgym_env.evaluation.result import Finding, Status
@@ -204,8 +205,10 @@ class Judging:
 
     def _raise_error(self, answer: dict[str, Any]) -> None:
         error = answer["error"] if isinstance(answer["error"], dict) else {}
-        status = Status.COMPILE_ERROR if error.get("compile") is True else Status.RUNTIME_ERROR
-        raise Outcome(status, f"{error.get('type')}: {error.get('message')}\n{error.get('where')}")
+        text = f"{error.get('type')}: {error.get('message')}"
+        if error.get("compile") is True:
+            raise Outcome(Status.COMPILE_ERROR, f"{text}\n{error.get('where')}")
+        raise Outcome(Status.RUNTIME_ERROR, f"{without_values(text)}\n{error.get('where')}")
 
     # correctness
 

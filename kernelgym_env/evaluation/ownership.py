@@ -18,6 +18,7 @@ from kernelgym_env.evaluation.attribution import Sampler, Shares, supported
 from kernelgym_env.evaluation.buffers import Buffer
 from kernelgym_env.evaluation.checking import check_again
 from kernelgym_env.evaluation.denied import GEMM
+from kernelgym_env.evaluation.feedback import without_values
 from kernelgym_env.evaluation.judging import Judging, Outcome
 from kernelgym_env.evaluation.reference import Case, Reference
 from kernelgym_env.evaluation.result import Status
@@ -70,7 +71,7 @@ def check_denied(judging: Judging, case: Case, reference: Reference) -> None:
             )
         if "failed" in answer:
             error = answer["failed"] if isinstance(answer["failed"], dict) else {}
-            detail = f"{error.get('type')}: {error.get('message')}"[:1000]
+            detail = without_values(f"{error.get('type')}: {error.get('message')}")[:1000]
             text = f"The call fails where torch's computing operators are not available: {detail}"
             raise Outcome(Status.POLICY, text, finding="A3")
         reference.expect(case)

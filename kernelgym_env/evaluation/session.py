@@ -25,7 +25,7 @@ from kernelgym_env.evaluation.checking import (
     send_weights,
 )
 from kernelgym_env.evaluation.contents import Contents
-from kernelgym_env.evaluation.feedback import explain
+from kernelgym_env.evaluation.feedback import explain, without_values
 from kernelgym_env.evaluation.judging import Judging, Outcome, Stages
 from kernelgym_env.evaluation.lawbook import LawBook
 from kernelgym_env.evaluation.ownership import check_attribution, check_denied
@@ -45,9 +45,6 @@ __all__ = ["Session"]
 
 _KNOWN_TASKS = 1024
 _LARGE_BYTES = 4 << 30
-_SECRETIVE = (Status.RUNTIME_ERROR, Status.CRASH, Status.TIMEOUT, Status.WRONG, Status.POLICY)
-"""After these a submission may have seen inputs, and what it says may hold their values."""
-
 _MANY_CORES = (os.cpu_count() or 1) >= 4
 
 
@@ -155,6 +152,8 @@ class Session:
             if self.kind == "cuda":
                 torch.cuda.empty_cache()  # the next task's shared buffers do not come from torch's allocator
         printed = judging.candidate.output if judging.candidate and status is not Status.CORRECT else ""
+        if status is not Status.COMPILE_ERROR:  # where a compiler speaks, numbers are the source's own
+            printed = without_values(printed)
         stages.add("total", time.perf_counter() - start)
         figures = judging.figures if status is Status.CORRECT else {}
         return Evaluation(
@@ -166,7 +165,7 @@ class Session:
             device=self.name,
             error_ratio=judging.error_ratio,
             findings=findings,
-            feedback="" if status is Status.FAULT else explain(detail, output=printed, secretive=status in _SECRETIVE),
+            feedback="" if status is Status.FAULT else explain(detail, output=printed),
             fault=detail if status is Status.FAULT else "",
             stages_s=stages.seconds,
             provenance={

@@ -165,7 +165,8 @@ def test_an_error_of_5e_3(judge):
         "makora": Status.WRONG,
     }
     assert "absolute 0.0001, relative 0.0001" in found["kernelbench"].feedback
-    assert found["kernelbench_v0"].error_ratio == pytest.approx(found["strict"].error_ratio, rel=0.1)
+    # the greatest of all calls, where the others end with the first
+    assert found["kernelbench_v0"].error_ratio > 0.9 * found["strict"].error_ratio
     assert found["kernelbench_v0"].error_ratio > 100
     assert found["kernelbench_v0"].provenance["protocol"]["allclose"] == {"atol": 0.01, "rtol": 0.01, "half": None}
 
@@ -183,8 +184,8 @@ def test_every_set_of_inputs_is_checked(judge):
         "        self.seen = getattr(self, 'seen', set()) | {float(args[0].flatten()[0])}\n"
         "        return torch.sin(args[0]) + float(len(self.seen) > 5)",
     )
-    assert judge(source, protocol="kernelbench").status is Status.CORRECT
-    assert judge(source, protocol="kernelbench", input_sets=6).status is Status.WRONG
+    assert judge(source, protocol="kernelbench", law_trials=0).status is Status.CORRECT
+    assert judge(source, protocol="kernelbench", law_trials=0, input_sets=6).status is Status.WRONG
     assert judge(source, protocol="cuda_l1").status is Status.WRONG
 
 
@@ -203,7 +204,9 @@ def test_a_task_may_be_judged_by_one_protocol_and_not_by_another(judge):
 
 def test_mode_of_a_preset(judge):
     norm = task(
-        "        return self.n(args[0])", "[3 + 2 * torch.randn(64, 16)]", "        self.n = nn.BatchNorm1d(16)"
+        "        return torch.relu(self.n(args[0]))",
+        "[3 + 2 * torch.randn(64, 16)]",
+        "        self.n = nn.BatchNorm1d(16)",
     )
     folded = copy_of(norm).replace("self.n(args[0])", "nn.functional.batch_norm(args[0], self.n.running_mean, "
         "self.n.running_var, self.n.weight, self.n.bias)")  # fmt: skip
