@@ -40,10 +40,10 @@ __all__ = [
     "send_weights",
 ]
 
-_UNTIMED = (4, 16)
+_UNTIMED = (3, 8)
 """Least and greatest number of further calls where none is timed."""
 
-_UNTIMED_S = 1.5
+_UNTIMED_S = 1.0
 """Wall seconds after which they end."""
 
 _LATE = (
