@@ -267,6 +267,10 @@ def _fork(request: dict[str, Any], fds: list[int], server: socket.socket, readab
             if fd >= 0:
                 os.close(fd)
         _supervise(child, status_fd, told, plan)
+    except BaseException:  # a fault of ours, or of the machine
+        report = {"code": None, "signal": None, "leftover": 0, "failed": traceback.format_exc()[-2000:]}
+        with contextlib.suppress(OSError):
+            os.write(status_fd, json.dumps(report).encode())
     finally:
         os._exit(71)
 
