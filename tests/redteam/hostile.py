@@ -45,7 +45,7 @@ class Hostile:
 def hostile(seed: int) -> Hostile:
     """The submission of a seed."""
     rng = random.Random(f"hostile {seed}")
-    family = rng.choices((_program, _forger, _damaged), (58, 17, 25))[0]
+    family = rng.choices((_program, _forger, _damaged), (57, 22, 21))[0]
     source, parts = family(rng)
     return Hostile(seed, source, tuple(parts), rng.choice((None, "allow", "allow")))
 
@@ -782,16 +782,22 @@ _FORGE = {
     "cut": "    body = json.dumps(message).encode()\n    sock.sendall(struct.pack('<I', len(body) + 50) + body)",
 }
 
+_ASKED = {
+    "call": ("tree", "tree", "tree", "unfit"),
+    "denied": ("found", "captured", "failed", "tree"),
+    "repeat": ("calls",),
+    "time": ("us", "us", "us", "tree"),
+    "tensors": ("tensors", "tensors"),
+}
 _OPS = ("load", "tensors", "weights", "buffer", "inputs", "call", "denied", "repeat", "batch", "time")
 
 
 def _forger(rng: random.Random) -> tuple[str, list[str]]:
     parts, lines = [], []
     for _ in range(rng.choice((1, 1, 2, 3))):
-        op, key, value = rng.choice((*_OPS, "call", "time")), rng.choice(_KEYS), rng.choice(_VALUES)
-        if rng.random() < 0.5:  # what the command is asked for, and not what it never says
-            usual = {"call": "tree", "denied": "found", "repeat": "calls", "time": "us", "tensors": "tensors"}
-            key = rng.choice((usual.get(op, "error"), "error", "builds_failed"))
+        op, key, value = rng.choice((*_OPS, "call", "call", "time")), rng.choice(_KEYS), rng.choice(_VALUES)
+        if rng.random() < 0.7:  # what the command is asked for, and not what it never says
+            key = rng.choice((*_ASKED.get(op, ("error",)), rng.choice(("error", "builds_failed"))))
         if rng.random() < 0.15:
             lines.append(f"    if op == {op!r} and {key!r} in reply:\n        del reply[{key!r}]")
             parts.append(f"no {key} from {op}")
