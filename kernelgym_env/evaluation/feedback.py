@@ -42,6 +42,9 @@ _PATHS = re.compile(r"(?<![\w:/.])(?:/[\w.+-]+)+/(?=[\w.+-]+)")
 _DECIMALS = re.compile(r"(\d\.\d)\d{2,}(?:[eE][-+]?\d+)?")
 _LONG = re.compile(r"0[xX][0-9a-fA-F]{9,}|\d{10,}")
 
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
 
 def check_level(level: str) -> str:
     """Return `level`, or raise `UnknownNameError`."""
@@ -75,8 +78,9 @@ def without_values(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Text that any terminal and file can hold: lone surrogates and NUL are written out."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    """Text that any terminal and file can hold: colours go; lone surrogates and control characters are written out."""
+    text = _COLOURS.sub("", text.encode("utf-8", "backslashreplace").decode())
+    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def at_level(evaluation: Evaluation, level: str) -> str:

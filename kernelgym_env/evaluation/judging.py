@@ -18,7 +18,7 @@ import torch
 
 from kernelgym_env.evaluation.buffers import Buffer, build, is_description, leaves, skeleton
 from kernelgym_env.evaluation.correctness import Verdict, compare_all
-from kernelgym_env.evaluation.feedback import without_values
+from kernelgym_env.evaluation.feedback import explain, without_values
 from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.reference import Case, Reference
 from kernelgym_env.evaluation.result import Finding, Status
@@ -52,7 +52,7 @@ class Outcome(Exception):
         if not self.finding:
             return ()
         severity = "hard" if self.status in (Status.POLICY, Status.INTEGRITY) else "soft"
-        return (Finding(self.finding, severity, self.detail[:_FINDING_CHARS]),)
+        return (Finding(self.finding, severity, explain(self.detail)[:_FINDING_CHARS]),)
 
 
 class Stages:

@@ -76,17 +76,21 @@ def kill_descendants(pid: int, seconds: float) -> int:
     """
     seen: set[int] = set()
     end = time.monotonic() + seconds
+    alive: list[int] | None
     while True:
-        alive = descendants(pid)
-        seen.update(alive)
-        for victim in alive:
+        try:
+            alive = descendants(pid)
+        except OSError:  # no descriptor or no memory to look with, for now
+            alive = None
+        seen.update(alive or ())
+        for victim in alive or ():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(victim, signal.SIGKILL)
         if pid == os.getpid():
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
-        if not alive or time.monotonic() > end:
+        if alive == [] or time.monotonic() > end:
             return len(seen)
         time.sleep(0.002)
 
@@ -114,10 +118,15 @@ def halted(pid: int) -> Iterator[None]:
 def kill_user(uid: int) -> None:
     """Kill every process of a user at once, so that none can start another one in between.
 
+    Nothing is done where there is no room for the process that does it.
+
     Args:
         uid: a user id that this process, which must be root, does not have itself.
     """
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        return
     if child == 0:
         try:
             os.setresgid(uid, uid, uid)

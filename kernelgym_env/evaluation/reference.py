@@ -350,19 +350,17 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 def flat(value: Any) -> list[Any]:
     """Tensors and plain values of a pytree in the order of `describe`."""
-    tree, _ = describe(value, dense=True)
-    found: list[Any] = []
+    return list(_flat(value, describe(value, dense=True)[0]))
 
-    def walk(node: Any, shape: dict[str, Any]) -> None:
-        if shape["t"] in ("tensor", "value"):
-            found.append(node)
-        else:
-            items = [node[key] for key in shape["keys"]] if shape["t"] == "dict" else node
-            for item, below in zip(items, shape["items"], strict=True):
-                walk(item, below)
 
-    walk(value, tree)
-    return found
+def _flat(node: Any, shape: dict[str, Any]) -> Iterator[Any]:
+    # no inner function: one that calls itself keeps what it saw until the garbage collector comes round, here tensors
+    if shape["t"] in ("tensor", "value"):
+        yield node
+        return
+    items = [node[key] for key in shape["keys"]] if shape["t"] == "dict" else node
+    for item, below in zip(items, shape["items"], strict=True):
+        yield from _flat(item, below)
 
 
 def clone(value: Any) -> Any:

@@ -3,6 +3,7 @@
 - `Zygote` -- starts the fork server, forks workers from it.
 - `Worker` -- ask a worker something under a deadline; know how it ended; end it with all it started.
 - `WorkerEnded` -- a worker that ended, hung or talked nonsense instead of answering.
+- `WorkerLost` -- one that did so before it had read anything of a submission.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from kernelgym_env.evaluation.sandbox.readable import private_places
 from kernelgym_env.evaluation.sandbox.warden import Cell, SandboxError, Warden
 from kernelgym_env.limits import clip
 
-__all__ = ["Worker", "WorkerEnded", "Zygote", "ZygoteError"]
+__all__ = ["Worker", "WorkerEnded", "WorkerLost", "Zygote", "ZygoteError"]
 
 _KEPT_OUTPUT = 16_384
 _KILL_S = 1.0
@@ -43,6 +44,10 @@ _PASSED_PREFIXES = ("LC_", "NVIDIA_", "OMP_", "MKL_", "OPENBLAS_", "GOMP_", "KMP
 
 class ZygoteError(Exception):
     """The fork server did not start or is gone: infrastructure, not the submission."""
+
+
+class WorkerLost(ZygoteError):
+    """A worker ended or hung before it had read anything of a submission, whose fault it cannot be."""
 
 
 class WorkerEnded(Exception):
@@ -147,6 +152,7 @@ class Zygote:
         with self._lock:
             self._jobs += 1
             job = self._jobs
+            fresh = folder is None
             if folder is None:
                 folder = Path(tempfile.mkdtemp(prefix=f"job-{job}-", dir=self.folder))
                 for name in ("home", "tmp"):
@@ -165,14 +171,24 @@ class Zygote:
             }
             try:
                 wire.send(self._sock, request, [theirs.fileno(), output_write, status_write])
-                pid = self._answer(_START_S)["pid"]
-            except OSError as error:
+                answer = self._answer(_START_S)
+                if "failed" in answer:
+                    raise ZygoteError(f"no process could be started: {answer['failed']}")
+            except (OSError, ZygoteError) as error:
+                cell.close()
+                control.close()
+                os.close(output)
+                os.close(status)
+                if fresh:
+                    remove_tree(folder)
+                if isinstance(error, ZygoteError):
+                    raise
                 raise ZygoteError(f"the fork server is gone: {error}{self._tail()}") from None
             finally:
                 theirs.close()
                 os.close(output_write)
                 os.close(status_write)
-            return Worker(pid, control, output, status, folder, cell)
+            return Worker(answer["pid"], control, output, status, folder, cell, fresh=fresh)
 
     def _answer(self, seconds: float) -> dict[str, Any]:
         end = time.monotonic() + seconds
@@ -182,9 +198,17 @@ class Zygote:
             try:
                 message = self._reader.feed()
             except wire.WireError as error:
-                raise ZygoteError(f"the fork server ended: {error}{self._tail()}") from None
+                raise ZygoteError(f"the fork server ended{self._how()}: {error}{self._tail()}") from None
             if message is not None:
                 return message
+
+    def _how(self) -> str:
+        """In words, how the process ended; it may have been killed, and then it has written nothing."""
+        try:
+            code = self.process.wait(_KILL_S)
+        except subprocess.TimeoutExpired:
+            return ", but its process goes on"
+        return f" by {_signal_name(-code)}" if code < 0 else f" with code {code}"
 
     def _tail(self) -> str:
         self._log.flush()
@@ -204,6 +228,10 @@ class Zygote:
         self._sock.close()
         self._log.close()
         remove_tree(self.folder)
+
+
+def _signal_name(number: int) -> str:
+    return signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
 
 
 def remove_tree(folder: Path) -> None:
@@ -252,8 +280,19 @@ class Worker:
         isolation: what was in force around it, by layer; known from its first answer on.
     """
 
-    def __init__(self, pid: int, control: socket.socket, output: int, status: int, folder: Path, cell: Cell) -> None:
+    def __init__(
+        self,
+        pid: int,
+        control: socket.socket,
+        output: int,
+        status: int,
+        folder: Path,
+        cell: Cell,
+        *,
+        fresh: bool = True,
+    ) -> None:
         self.pid = pid
+        self._fresh = fresh  # else a submission has been in its folder, and may hinder its start
         self.folder = folder
         self.isolation: dict[str, str] = {}
         self._cell = cell
@@ -294,22 +333,24 @@ class Worker:
         """
         self._nonce = secrets.token_hex(8)
         try:
-            self._control.setblocking(True)
             self._control.settimeout(10.0)
             wire.send(self._control, {**message, "nonce": self._nonce}, fds)
         except OSError as error:
-            raise self._end(f"it did not take the command: {error}") from None
-        finally:
-            self._control.setblocking(False)
+            raise self._end(f"it did not take the command: {error}") from None  # after which the socket is closed
+        self._control.setblocking(False)
 
     def wait(self, seconds: float) -> dict[str, Any]:
         """The answer to the last command.
 
+        Args:
+            seconds: until when; of the first answer, counted from when the worker is in its sandbox.
+
         Raises:
             WorkerEnded: if none comes within `seconds`, or the worker ended, or it is not an answer.
+            WorkerLost: if that happened before it had read anything of a submission.
             SandboxError: if the worker refused to go on without a sandbox.
         """
-        end = time.monotonic() + seconds
+        end = time.monotonic() + (seconds if self.isolation else max(seconds, _START_S))
         while True:
             left = end - time.monotonic()
             # bytes that keep trickling in do not move the deadline
@@ -321,6 +362,7 @@ class Worker:
                     raise self._end(str(error)) from None
                 if message is not None and not self.isolation:
                     message = self._enter(message)
+                    end = time.monotonic() + seconds
                 if message is not None:
                     if message.get("nonce") != self._nonce:
                         self.kill()
@@ -330,6 +372,8 @@ class Worker:
                 raise self._end("")
             elif left <= 0:
                 self.kill()
+                if not self.isolation and self._fresh:
+                    raise WorkerLost("a worker did not get into its sandbox in time")
                 raise WorkerEnded("timeout", f"no answer within {seconds:g} s")
 
     def ask(self, message: Mapping[str, Any], seconds: float, fds: Sequence[int] = ()) -> dict[str, Any]:
@@ -345,15 +389,16 @@ class Worker:
         self.isolation = message.get("isolation", {})
         return self._reader.take() if self.isolation else message
 
-    def _end(self, detail: str) -> WorkerEnded:
+    def _end(self, detail: str) -> WorkerEnded | WorkerLost:
         """Find out how it ended; a worker that only closed its socket is killed."""
         wire.readable(0.5, self._status)
         ended = self.kill()
+        if not self.isolation and self._fresh:
+            return WorkerLost(f"a worker ended on its way into the sandbox: {ended} {detail}".rstrip())
         if ended.get("excess"):
             return WorkerEnded("exit", self._cell.excess(ended["excess"]))
         if ended.get("signal") is not None and not ended.get("ours"):
-            name = signal.Signals(ended["signal"]).name if ended["signal"] in list(signal.Signals) else ended["signal"]
-            return WorkerEnded("exit", f"the process was ended by {name}")
+            return WorkerEnded("exit", f"the process was ended by {_signal_name(ended['signal'])}")
         if ended.get("code") is not None:
             return WorkerEnded("exit", f"the process exited with code {ended['code']} before it answered")
         return WorkerEnded("garbage", detail or "the process stopped answering")
@@ -397,8 +442,9 @@ class Worker:
         """Tell its supervisor to kill the worker and all it started, without waiting for that."""
         if self._ended is None:
             self._cell.kill()
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGTERM)
+            if not wire.readable(0.0, self._status):  # else it has ended, and its process id may be another's by now
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGTERM)
 
     def close(self, *, keep_folder: bool = False) -> None:
         """End the worker; remove its folder unless a later worker goes on in it."""

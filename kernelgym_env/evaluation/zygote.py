@@ -10,15 +10,19 @@ Where the kernel allows it, a further process stands between the last two: the f
 everything in the namespace ends.
 
 Requests: ``{"op": "fork", "job": n, "folder": path, "environ": {...}, "sandbox": {...}, "trial": bool}`` with three
-file descriptors (control socket, output pipe, status pipe). Replies: ``{"job": n, "pid": supervisor}``. The candidate's
-own first message, before it has read anything of a submission, says what sandbox it is in: ``{"isolation": {...}}``, or
+file descriptors (control socket, output pipe, status pipe). Replies: ``{"job": n, "pid": supervisor}``, or
+``{"job": n, "failed": text}`` where the machine has no room for another process. The candidate's own first message,
+before it has read anything of a submission, says what sandbox it is in: ``{"isolation": {...}}``, or
 ``{"refused": text}`` where it must not go on.
+
+Only the end of its judge ends the fork server: what the kernel refuses in the meantime costs one job at most.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import selectors
@@ -43,6 +47,7 @@ _PR_SET_PDEATHSIG = 1
 _SWEEP_S = 10.0
 _WATCH_S = 0.25
 _SPARE = 16
+_FORK_S, _LONGEST_PAUSE_S = 5.0, 0.5
 _SIGNALS = {signal.SIGCHLD, signal.SIGTERM}
 
 
@@ -223,12 +228,21 @@ def _reap(child: int) -> int | None:
 
 
 def _fork(request: dict[str, Any], fds: list[int], server: socket.socket, readable: Readable) -> int:
-    """Fork a supervisor with its candidate; returns the supervisor's process id."""
-    control_fd, output_fd, status_fd = fds
-    pid = os.fork()
+    """Fork a supervisor with its candidate; returns the supervisor's process id.
+
+    Raises:
+        OSError: if there is no room for another process or for the file descriptors, which are closed in any case.
+    """
+    try:
+        if len(fds) != 3:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))  # the kernel drops those that have no room
+        control_fd, output_fd, status_fd = fds
+        pid = _fork_patiently()
+    except OSError:
+        _close(fds)
+        raise
     if pid:
-        for fd in fds:
-            os.close(fd)
+        _close(fds)
         return pid
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -240,7 +254,7 @@ def _fork(request: dict[str, Any], fds: list[int], server: socket.socket, readab
         request["pids"] = _separate_pids(plan)
         told, tells = os.pipe() if request["pids"] == "on" else (-1, -1)
         control = socket.socket(fileno=control_fd)
-        child = os.fork()
+        child = _fork_patiently()
         if child == 0:
             if tells >= 0 and (candidate := _fork_from_first(tells)):
                 control.detach()
@@ -253,8 +267,34 @@ def _fork(request: dict[str, Any], fds: list[int], server: socket.socket, readab
             if fd >= 0:
                 os.close(fd)
         _supervise(child, status_fd, told, plan)
+    except BaseException:  # a fault of ours, or of the machine
+        report = {"code": None, "signal": None, "leftover": 0, "failed": traceback.format_exc()[-2000:]}
+        with contextlib.suppress(OSError):
+            os.write(status_fd, json.dumps(report).encode())
     finally:
         os._exit(71)
+
+
+def _fork_patiently() -> int:
+    """Fork; where the machine has no room for another process, try again for some seconds.
+
+    Raises:
+        OSError: if it has none after that.
+    """
+    end, pause = time.monotonic() + _FORK_S, 0.01
+    while True:
+        try:
+            return os.fork()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def _separate_pids(plan: Plan) -> str:
@@ -272,7 +312,7 @@ def _separate_pids(plan: Plan) -> str:
 def _fork_from_first(tells: int) -> int:
     """Fork the candidate from the first process of its PID namespace; 0 in the candidate."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    candidate = os.fork()
+    candidate = _fork_patiently()
     if candidate == 0:
         os.close(tells)
     return candidate
@@ -291,11 +331,11 @@ def main() -> None:
     os.environ.pop("KERNELGYM_IMPORT_ROOT", None)
     os.environ.pop("PYTHONPATH", None)
     readable = survey(sandbox["private"], os.environ)
-    wire.send(server, {"ready": os.getpid(), "versions": versions})
     reader = wire.Reader(server, limit=64 * wire.MAX_FRAME, fds=True)
     selector = selectors.DefaultSelector()
     selector.register(server, selectors.EVENT_READ)
     supervisors: dict[int, Plan] = {}
+    wire.send(server, {"ready": os.getpid(), "versions": versions})
     while True:
         ready = selector.select(timeout=0.5)
         with contextlib.suppress(ChildProcessError):
@@ -304,9 +344,10 @@ def main() -> None:
                 if job and found[1]:  # it was killed in the middle of its work
                     _kill_user_of(job)
         # a child that is no supervisor lost its own one: nothing of a job may outlive it
-        for orphan in set(processes.children(os.getpid())) - set(supervisors):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(orphan, signal.SIGKILL)
+        with contextlib.suppress(OSError):  # without a descriptor to look with: at the next turn
+            for orphan in set(processes.children(os.getpid())) - set(supervisors):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(orphan, signal.SIGKILL)
         if not ready:
             continue
         try:
@@ -318,8 +359,12 @@ def main() -> None:
             processes.kill_descendants(os.getpid(), _SWEEP_S)
             os._exit(0)
         if request is not None:
-            fds, reader.fds = reader.fds[:3], reader.fds[3:]
-            pid = _fork(request | {"pinned": bool(sandbox["cores"])}, fds, server, readable)
+            fds, reader.fds = reader.fds, []
+            try:
+                pid = _fork(request | {"pinned": bool(sandbox["cores"])}, fds, server, readable)
+            except OSError as error:
+                wire.send(server, {"job": request["job"], "failed": error.strerror or str(error)})
+                continue
             supervisors[pid] = Plan.from_dict(request["sandbox"])
             wire.send(server, {"job": request["job"], "pid": pid, "at": time.time()})
 

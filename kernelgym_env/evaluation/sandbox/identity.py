@@ -3,7 +3,7 @@
 - `drop_user` -- change to another user.
 - `drop_capabilities` -- give up every capability.
 - `take_back` -- undo what was prepared for the change.
-- `free_uid` -- a user id that nothing runs under.
+- `claim_uid` -- a user id that nothing runs under, and that no other judge takes meanwhile.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import socket
 from collections.abc import Iterable
 
 from kernelgym_env.evaluation.sandbox.kernel import libc, prctl
 from kernelgym_env.evaluation.sandbox.plan import Plan
 from kernelgym_env.evaluation.sandbox.readable import Readable
 
-__all__ = ["drop_capabilities", "drop_user", "free_uid", "take_back"]
+__all__ = ["claim_uid", "drop_capabilities", "drop_user", "take_back"]
 
 _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CLEAR_ALL = 4, 24, 47, 4
 _CAPABILITY_VERSION = 0x20080522
@@ -27,22 +28,41 @@ _LAST_CAPABILITY = 63
 _FIRST_UID, _UIDS = 61_184, 4_096
 
 
-def free_uid(start: int) -> int:
+def claim_uid(start: int) -> tuple[int, socket.socket]:
     """A user id from a range set aside for this, under which no process runs.
+
+    The claim is an abstract socket, which the kernel lets only one process of the machine bind. It is needed because a
+    job is seen to run under its id only some time after the id was chosen, and what runs under an id is killed at once.
 
     Args:
         start: where to begin to look; callers that count up get different ones.
+
+    Returns:
+        The id, and the claim, which holds until it is closed.
+
+    Raises:
+        OSError: if none is free.
     """
-    taken = set()
+    taken = _uids_in_use()
+    free = [uid for step in range(_UIDS) if (uid := _FIRST_UID + (start + step) % _UIDS) not in taken]
+    if not free:
+        raise OSError(f"all {_UIDS} user ids from {_FIRST_UID} on are in use")
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    for uid in free:
+        with contextlib.suppress(OSError):
+            claim.bind(f"\0kernelgym-uid-{uid}")
+            return uid, claim
+    return free[0], claim  # somebody has bound every name: better one without a claim than none
+
+
+def _uids_in_use() -> set[int]:
+    """Every user id that a process has; the owner of its folder in ``/proc`` may be root instead."""
+    taken: set[int] = set()
     for entry in os.listdir("/proc"):
         if entry.isdigit():
-            with contextlib.suppress(OSError):
-                taken.add(os.stat(f"/proc/{entry}").st_uid)
-    for step in range(_UIDS):
-        uid = _FIRST_UID + (start + step) % _UIDS
-        if uid not in taken:
-            return uid
-    raise OSError(f"all {_UIDS} user ids from {_FIRST_UID} on are in use")
+            with contextlib.suppress(OSError, ValueError), open(f"/proc/{entry}/status", "rb") as file:
+                taken.update(map(int, file.read().partition(b"\nUid:")[2].split(b"\n", 1)[0].split()))
+    return taken
 
 
 def drop_user(plan: Plan, readable: Readable) -> str:

@@ -62,7 +62,7 @@ def _try(zygote: Zygote, device: str) -> str:
     """Why a worker could not do its part, ``""`` if it did."""
     from kernelgym_env.evaluation.buffers import Buffer
     from kernelgym_env.evaluation.sandbox.warden import SandboxError
-    from kernelgym_env.evaluation.workers import WorkerEnded
+    from kernelgym_env.evaluation.workers import WorkerEnded, WorkerLost
 
     buffer = Buffer.create(1024, device)
     worker = zygote.fork({}, trial=True)
@@ -70,7 +70,7 @@ def _try(zygote: Zygote, device: str) -> str:
         message, fds = buffer.share()
         answer = worker.ask(message, _WAIT_S, fds)
         return str(answer.get("error") or ("" if int(buffer.bytes[0]) == _MARK else "its write did not arrive"))
-    except (WorkerEnded, SandboxError) as error:
+    except (WorkerEnded, WorkerLost, SandboxError) as error:
         return str(error)
     finally:
         worker.close()

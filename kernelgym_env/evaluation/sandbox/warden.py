@@ -11,12 +11,13 @@ import contextlib
 import itertools
 import os
 import shutil
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym_env.evaluation.sandbox import cgroup, limits
-from kernelgym_env.evaluation.sandbox.identity import free_uid
+from kernelgym_env.evaluation.sandbox.identity import claim_uid
 from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.sandbox.plan import Plan
 
@@ -36,10 +37,12 @@ class Cell:
     Attributes:
         plan: how its process is confined.
         group: its control group, or None.
+        claim: what keeps its user id from other judges, or None.
     """
 
     plan: Plan
     group: cgroup.Group | None = None
+    claim: socket.socket | None = None
 
     def kill(self) -> None:
         """End all of its processes at once, where there is a group."""
@@ -63,6 +66,9 @@ class Cell:
             self.group = None
         if self.plan.uid is not None:
             _remove_shared_memory(self.plan.uid)
+        if self.claim:
+            self.claim.close()
+            self.claim = None
 
 
 def _remove_shared_memory(uid: int) -> None:
@@ -114,7 +120,7 @@ class Warden:
     def cell(self, folder: Path) -> Cell:
         """Set aside what a job in `folder` needs. A folder that an earlier job left keeps its user."""
         why: dict[str, str] = {}
-        uid = self._uid(folder, why)
+        uid, claim = self._uid(folder, why)
         group = self._group(why)
         if group and uid is not None and not group.bounds_memory:
             # everything under a user id can be killed at once too, and joining a group takes some ten milliseconds
@@ -134,7 +140,7 @@ class Warden:
             why=why,
             waived=self.waived,
         )
-        return Cell(plan, group)
+        return Cell(plan, group, claim)
 
     def _group(self, why: dict[str, str]) -> cgroup.Group | None:
         if self._parent is None:
@@ -146,20 +152,23 @@ class Warden:
             why["cgroup"] = error.strerror or str(error)
         return None
 
-    def _uid(self, folder: Path, why: dict[str, str]) -> int | None:
+    def _uid(self, folder: Path, why: dict[str, str]) -> tuple[int | None, socket.socket | None]:
         if os.geteuid() != 0:
             why["user"] = "only root can change it; submissions have the user id of the judge"
         elif self.kind == "cuda":
             why["user"] = "CUDA shares memory only between processes of one user"
         elif owner := folder.stat().st_uid:
-            return owner
+            return owner, None
         else:
+            claim = None
             try:
-                uid = free_uid(next(self._numbers))
+                uid, claim = claim_uid(next(self._numbers))
                 for path in (folder, *folder.iterdir()):
                     os.chown(path, uid, uid, follow_symlinks=False)
             except OSError as error:  # none is free, or a container maps none
                 why["user"] = error.strerror or str(error)
+                if claim:
+                    claim.close()
             else:
-                return uid
-        return None
+                return uid, claim
+        return None, None
