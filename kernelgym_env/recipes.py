@@ -4,10 +4,10 @@
 - `Layer`, `Channel`, `CreditSettings`, `Credit` -- its parts.
 - `recipe`, `recipe_names` -- look one up.
 
-Every recipe is judged by this package, not by the system's own evaluator: `protocol` is ``strict`` for all of them, the
-only protocol that there is. Tolerances, seeds and timing of the published evaluators are not reproduced. What a recipe
-reproduces, and where it differs from paper or released code, is in `Recipe.reproduced` and `Recipe.differs`, and on one
-page in ``docs/recipes.md``.
+Every recipe is judged by this package, not by the system's own evaluator, under a protocol with the system's tolerance,
+number of inputs and mode (`kernelgym_env.evaluation.presets`); timing is this package's own. What a recipe reproduces,
+and where it differs from paper or released code, is in `Recipe.reproduced` and `Recipe.differs`, and on one page in
+``docs/recipes.md``.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Recipe:
 
     @property
     def protocol(self) -> str:
-        """Name of the protocol that it is judged by; a protocol of the system's own would take its place."""
+        """Name of the protocol that it is judged by, the system's preset."""
         return str(self.options["protocol"])
 
     @property
@@ -256,7 +256,7 @@ _RECIPES = (
     Recipe(
         "kevin",
         "Kevin-32B (Cognition, Stanford)",
-        {"turns": 4, "backend": "cuda", "library_ops": "forbid", "protocol": "strict"},
+        {"turns": 4, "backend": "cuda", "library_ops": "forbid", "protocol": "kevin"},
         (
             _CODE,
             Layer("KevinReward", {"weight": 0.3}),
@@ -287,7 +287,7 @@ _RECIPES = (
     Recipe(
         "cuda_agent",
         "CUDA Agent (ByteDance Seed, Tsinghua)",
-        {"turns": 150, "backend": "cuda", "library_ops": "forbid", "protocol": "strict"},
+        {"turns": 150, "backend": "cuda", "library_ops": "gemm", "protocol": "cuda_agent"},
         (
             _CODE,
             Layer("MilestoneReward"),
@@ -305,8 +305,8 @@ _RECIPES = (
         ),
         (
             "A turn there is a tool call, of which many evaluate nothing; here every turn is a submission.",
-            "The released check replaces the callables of torch.nn.functional and leaves torch's own operators alone; "
-            "library_ops=forbid stands for both.",
+            "Matrix products and convolutions may come from libraries there, called from C++; library_ops=gemm allows "
+            "them from torch too. The released check replaces the callables of torch.nn.functional and nothing else.",
             "The 3 needs a time of torch.compile; where the evaluator measures none it is never paid.",
             "Metrics there take an episode's best kernel, the reward its last one; info['best_speedup'] has the best.",
             "The table of the paper says 97/100/90% faster than compile by level, its abstract 100/100/92.",
@@ -315,7 +315,7 @@ _RECIPES = (
     Recipe(
         "cuda_l1",
         "CUDA-L1 (DeepReinforce)",
-        {"turns": 1, "backend": "auto", "library_ops": "allow", "protocol": "strict"},
+        {"turns": 1, "backend": "auto", "library_ops": "allow", "protocol": "cuda_l1"},
         (
             Layer("RewardJump", {"ratio": 2.0, "absolute": 3.0, "agreement": 0.1, "rule": "reject"}),
             _CODE,
@@ -346,7 +346,7 @@ _RECIPES = (
     Recipe(
         "dr_kernel",
         "Dr. Kernel, KernelGYM (HKUST, TikTok)",
-        {"turns": 3, "backend": "triton", "library_ops": "allow", "protocol": "strict"},
+        {"turns": 3, "backend": "triton", "library_ops": "allow", "protocol": "kernelgym"},
         (
             _CODE,
             Layer("DrKernelReward", {"form": "paper"}),
@@ -375,7 +375,7 @@ _RECIPES = (
     Recipe(
         "tritonrl",
         "TritonRL (CMU, AWS)",
-        {"turns": 1, "backend": "triton", "library_ops": "forbid", "protocol": "strict"},
+        {"turns": 1, "backend": "triton", "library_ops": "forbid", "protocol": "tritonrl"},
         (_CODE, Layer("TritonRLReward", {"alpha": 0.1}), _ANTI_HACK),
         (Channel("plan", "tritonrl_plan", weight=0.1), Channel("code", "tritonrl_code")),
         CreditSettings(gamma=0.0, kind="grpo"),
@@ -395,7 +395,7 @@ _RECIPES = (
     Recipe(
         "makora",
         "Makora (GPT-5 fine-tuned for Triton)",
-        {"turns": 1, "backend": "triton", "library_ops": "forbid", "protocol": "strict"},
+        {"turns": 1, "backend": "triton", "library_ops": "forbid", "protocol": "makora"},
         (_CODE, Layer("MakoraReward", {"delta": 1.8}), _ANTI_HACK),
         (Channel("score", "makora", {"delta": 1.8}),),
         CreditSettings(gamma=0.0, kind="grpo", disclosed=False),

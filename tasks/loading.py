@@ -23,6 +23,8 @@ from kernelgym_env.tasks.source import normalise, summary
 __all__ = ["load_task", "load_tasks"]
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Task))
+_LATER_FIELDS = {"input_laws"}
+"""Fields that rows written by an earlier version lack."""
 
 
 def load_tasks(spec: str | Path | Task) -> list[Task]:
@@ -154,8 +156,8 @@ def _from_rows(path: Path) -> list[Task]:
 
 def _from_row(row: Mapping[str, Any], path: Path, fallback: str) -> Task:
     """The task of a row; `fallback` names one that has neither id nor name."""
-    if all(name in row for name in _FIELDS):
-        return Task.from_dict({name: row[name] for name in _FIELDS})  # as `Task.to_dict` writes it
+    if row.keys() >= set(_FIELDS) - _LATER_FIELDS:
+        return Task.from_dict({name: row[name] for name in _FIELDS if name in row})  # as `Task.to_dict` writes it
     source = loader.row_source(row, f"{path}, {fallback}")
     stated = row.get("id")
     problem = loader.row_problem(row)

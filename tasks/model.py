@@ -2,6 +2,7 @@
 
 - `Task` -- the frozen record.
 - `DEVICE_KINDS` -- the kinds of device that have sizes of their own.
+- `INPUT_LAWS` -- how the values of inputs may be varied.
 - `ENV_VERSION` -- what follows a task's id in the id of its environment.
 """
 
@@ -19,10 +20,14 @@ from kernelgym_env.limits import MAX_SOURCE_CHARS
 from kernelgym_env.tasks import source as text
 from kernelgym_env.tasks.source import Number
 
-__all__ = ["DEVICE_KINDS", "ENV_VERSION", "Task"]
+__all__ = ["DEVICE_KINDS", "ENV_VERSION", "INPUT_LAWS", "Task"]
 
 DEVICE_KINDS = ("cpu", "cuda")
 """Kinds of device that a task may have sizes for."""
+
+INPUT_LAWS = ("scaled_up", "scaled_down", "shifted", "heavy_tailed", "uneven", "permuted")
+"""Value laws: ways in which inputs get other values than `get_inputs` draws, to tell a kernel that is right for any
+values from one that is right for those alone. `kernelgym_env.evaluation.laws` says what each keeps."""
 
 ENV_VERSION = "-v0"
 """A task's environment has the task's id with this behind it."""
@@ -50,6 +55,9 @@ class Task:
         sizes: module-level constants to rewrite, per kind of device, so that one task fits a CPU and a GPU.
         origin: where the source came from.
         licence: under which terms.
+        input_laws: names of `INPUT_LAWS` that are tried on this task. None tries all; one under which the reference
+            fails, overflows or is ill-conditioned is left out in any case. ``()`` tries none, for a reference that is
+            meant for the values of its `get_inputs` alone.
 
     Raises:
         InvalidOptionError: if a field does not fit; for a source it says what is missing and where it came from.
@@ -79,6 +87,7 @@ class Task:
     sizes: Mapping[str, Mapping[str, Number]] = field(default_factory=dict, hash=False)
     origin: str = ""
     licence: str = ""
+    input_laws: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("id", "source", "title", "description", "origin", "licence"):
@@ -96,6 +105,7 @@ class Task:
         sizes = self.sizes
         if not isinstance(sizes, Mapping) or not all(isinstance(values, Mapping) for values in sizes.values()):
             raise InvalidOptionError(f"Sizes of task {self.id!r} must map device kinds to constants, got {sizes!r}.")
+        object.__setattr__(self, "input_laws", self._checked_laws())
         object.__setattr__(self, "tags", tuple(self.tags))
         object.__setattr__(self, "source", text.normalise(self.source))
         self._check_source()
@@ -103,6 +113,17 @@ class Task:
         for kind, values in self.sizes.items():
             _check_kind(kind)
             text.rewrite(self.source, values, where=f"task {self.id!r}")
+
+    def _checked_laws(self) -> tuple[str, ...] | None:
+        laws = self.input_laws
+        if laws is None:
+            return None
+        if not isinstance(laws, (list, tuple)) or not all(isinstance(name, str) for name in laws):
+            raise InvalidOptionError(f"Input laws of task {self.id!r} must be None or a list of names, got {laws!r}.")
+        for name in laws:
+            if name not in INPUT_LAWS:
+                raise unknown_name(f"input law of task {self.id!r}:", name, INPUT_LAWS)
+        return tuple(dict.fromkeys(laws))
 
     def _check_source(self) -> None:
         where = f"The source of task {self.id!r}" + (f" (from {self.origin})" if self.origin else "")
@@ -157,7 +178,12 @@ class Task:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON; `from_dict` takes it back."""
         data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**data, "tags": list(self.tags), "sizes": {kind: dict(values) for kind, values in self.sizes.items()}}
+        return {
+            **data,
+            "tags": list(self.tags),
+            "sizes": {kind: dict(values) for kind, values in self.sizes.items()},
+            "input_laws": None if self.input_laws is None else list(self.input_laws),
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Task:

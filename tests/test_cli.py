@@ -18,6 +18,7 @@ from kernelgym_env.cli import main
 from kernelgym_env.cli.evaluate import view
 from kernelgym_env.cli.output import console, print_json
 from kernelgym_env.doctor import Check
+from kernelgym_env.evaluation.protocols import protocol_names
 from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.pools.fake import FakePool
 from kernelgym_env.prompts import task_prompt
@@ -132,6 +133,17 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--help"]) == 0
     assert "--json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["eval", "redteam"])
+def test_protocols_are_listed(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in protocol_names())
+    assert main(["eval", "scale.py", "wrong.py", "--protocol", "kernelbenhc"]) == 2
+    said = capsys.readouterr().err
+    assert "Did you mean 'kernelbench'?" in said
+    assert all(name in said for name in protocol_names())
 
 
 def test_nothing_to_do_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,6 +126,13 @@ def names(cell: str) -> list[str]:
     return re.findall(r"`([\w.]+)`", cell)
 
 
+def test_verdicts_lists_every_finding() -> None:
+    told = [names(row[0])[0] for row in table("Findings", "docs/verdicts.md")]
+    sources = (ROOT / "kernelgym_env/evaluation").glob("*.py")
+    given = {name for path in sources for name in re.findall(r'finding="(\w+)"', path.read_text(encoding="utf-8"))}
+    assert sorted(told) == sorted(given)
+
+
 def test_every_status_is_explained() -> None:
     from kernelgym_env.evaluation.result import Evaluation, Status
     from kernelgym_env.rewards import kevin

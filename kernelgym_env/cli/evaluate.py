@@ -141,7 +141,9 @@ def view(evaluation: Evaluation) -> Group:
         if (evaluation.speedup_high - evaluation.speedup_low) / 2 > _WIDE * evaluation.speedup:
             facts.add_row("", Text(_why_wide(evaluation), style="yellow"))
     if not math.isnan(evaluation.error_ratio):
-        facts.add_row("error ratio", f"{evaluation.error_ratio:.3g} (greatest error / allowed error; at most 1 passes)")
+        own = (evaluation.provenance.get("protocol") or {}).get("allclose")
+        rule = "for comparison: the protocol's own tolerance decides" if own else "at most 1 passes"
+        facts.add_row("error ratio", f"{evaluation.error_ratio:.3g} (greatest error / allowed error; {rule})")
     if evaluation.findings:
         facts.add_row(
             "findings", "\n".join(f"{found.id} ({found.severity}): {found.message}" for found in evaluation.findings)

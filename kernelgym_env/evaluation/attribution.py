@@ -68,11 +68,6 @@ class Shares:
     period_s: float = 0.0
     problem: str = ""
 
-    @property
-    def telling(self) -> int:
-        """Number of samples in code that computes."""
-        return self.seen.total() - self.seen["neutral"]
-
 
 def supported() -> bool:
     """Whether the address at which a thread stands can be read on this machine."""

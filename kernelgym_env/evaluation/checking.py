@@ -3,8 +3,10 @@
 - `renew_weights` -- new parameter values on both sides.
 - `check` -- the A/B/A calls over the same argument objects.
 - `check_again` -- one more call.
+- `check_further` -- one call on each further set of inputs.
 - `check_fresh` -- one call on new objects.
 - `check_near` -- calls on contents that differ from the last ones in a small part.
+- `check_laws` -- calls on inputs of other values than the task's own.
 """
 
 from __future__ import annotations
@@ -19,23 +21,38 @@ import torch
 from kernelgym_env.evaluation.buffers import leaves
 from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.judging import Judging, Outcome
-from kernelgym_env.evaluation.reference import Case, Reference
+from kernelgym_env.evaluation.lawbook import LawBook
+from kernelgym_env.evaluation.laws import NATURE
+from kernelgym_env.evaluation.reference import Case, Reference, derive_seed
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.weights import is_constant, match, redraw, tensors_of
 from kernelgym_env.evaluation.workers import Worker
 
-__all__ = ["check", "check_again", "check_fresh", "check_near", "match_weights", "renew_weights", "send_weights"]
+__all__ = [
+    "check",
+    "check_again",
+    "check_fresh",
+    "check_further",
+    "check_laws",
+    "check_near",
+    "match_weights",
+    "renew_weights",
+    "send_weights",
+]
 
-_UNTIMED = (4, 16)
+_UNTIMED = (3, 8)
 """Least and greatest number of further calls where none is timed."""
 
-_UNTIMED_S = 1.5
+_UNTIMED_S = 1.0
 """Wall seconds after which they end."""
 
 _LATE = (
     "{path}: the output changed after the call had returned. Work was left on another stream or thread; the call must "
     "wait for it, or make the current stream wait."
 )
+
+_OTHER_VALUES = "The output is wrong on inputs with other values than get_inputs usually draws ({}):"
+_LARGE_BYTES = 1 << 30
 
 
 def match_weights(judging: Judging, worker: Worker, reference: Reference) -> dict[str, str]:
@@ -96,6 +113,20 @@ def check(judging: Judging, cases: list[Case], reference: Reference) -> None:
     judging.stages.add("build", jit)
 
 
+def check_further(judging: Judging, seeds: list[int], reference: Reference) -> None:
+    """Call the candidate once on inputs of each seed; a set lives no longer than its call, since there may be many.
+
+    Raises:
+        Outcome: as `check`.
+    """
+    assert judging.candidate is not None
+    for seed in seeds:
+        with judging.stages.time("correctness"):
+            case = reference.case(seed)
+            judging.make_room(judging.candidate, case)
+        _call(judging, case, reference, judging.protocol.deadlines.run_s)
+
+
 def check_fresh(judging: Judging, case: Case, reference: Reference) -> None:
     """One call on argument objects that were never seen before, at other addresses.
 
@@ -136,8 +167,62 @@ def check_near(judging: Judging, contents: Contents, reference: Reference, rng: 
             break
 
 
+def check_laws(judging: Judging, case: Case, reference: Reference, book: LawBook, seed: int) -> None:
+    """Calls on inputs under value laws, each of them secretly chosen, over the same argument objects.
+
+    Finding out whether the task bears a law, and computing what is expected, is work of the judge. Its time bounds the
+    number of laws, so that a task whose reference is slow is tried on one.
+
+    Args:
+        judging: the evaluation.
+        case: one of the task's own cases, whose form those under laws have.
+        reference: the reference.
+        book: what is known of the task's laws; filled in here.
+        seed: of the choice and of all values.
+
+    Raises:
+        Outcome: as `check`; the message says of what nature the values are.
+    """
+    protocol, tried = judging.protocol, 0
+    if not protocol.law_trials or not book.names:
+        return
+    # of this thread alone: a submission that dawdles, or keeps the processor busy, must not save itself from a law
+    start = time.thread_time()
+    with judging.stages.time("correctness"):
+        book.learn(reference, case)
+        if reference.out_size + case.size > _LARGE_BYTES:
+            case.forget()  # one set of expected values at a time
+    for index, name in enumerate(book.order(seed)):
+        if tried >= protocol.law_trials or time.thread_time() - start > protocol.law_budget_s:
+            return
+        trial, values = (derive_seed(seed.to_bytes(8, "big"), part, index) for part in ("trial", "values"))
+        with judging.stages.time("correctness"):
+            varied = book.case(reference, name, values, case) if book.admit(reference, name, trial) else None
+        if varied is None:
+            continue
+        tried += 1
+        judging.laws.append(name)
+        _call(
+            judging,
+            varied,
+            reference,
+            protocol.deadlines.run_s,
+            finding="B12",
+            lead=_OTHER_VALUES.format(NATURE[name]),
+            book=book,
+        )
+
+
 def _call(
-    judging: Judging, case: Case, reference: Reference, seconds: float, *, fresh: bool = False, finding: str = ""
+    judging: Judging,
+    case: Case,
+    reference: Reference,
+    seconds: float,
+    *,
+    fresh: bool = False,
+    finding: str = "",
+    lead: str = "",
+    book: LawBook | None = None,
 ) -> None:
     assert judging.candidate is not None
     with judging.stages.time("correctness"):
@@ -151,14 +236,17 @@ def _call(
             text = "ModelNew changed its input tensors; Model leaves them as they are."
             raise Outcome(Status.WRONG, text, finding="C15")
         # only now: while the candidate ran, no expected value existed
-        reference.expect(case)
+        if book is None:
+            reference.expect(case)
+        elif not book.holds(reference, case):
+            return
         verdict = judging.compare(answer, case, reference)
         judging.error_ratio = max(verdict.ratio, 0.0 if math.isnan(judging.error_ratio) else judging.error_ratio)
         late = _changed_late(judging, answer, reference) if "tree" in answer else ""
         if late:
             raise Outcome(Status.WRONG, _LATE.format(path=late), finding="C9")
         if not verdict.ok:
-            raise Outcome(Status.WRONG, verdict.message, finding=finding)
+            raise Outcome(Status.WRONG, f"{lead} {verdict.message}".strip(), finding=finding)
 
 
 def _changed_late(judging: Judging, answer: dict[str, Any], reference: Reference) -> str:

@@ -18,7 +18,7 @@ import random
 
 import torch
 
-from kernelgym_env.evaluation.reference import Case, clone, flat
+from kernelgym_env.evaluation.reference import Case, Reference, TaskError, clone, flat
 
 __all__ = ["Contents", "elements_are_free", "rows_are_free"]
 
@@ -166,6 +166,17 @@ class Contents:
             old.copy_(two if torch.equal(old, one) else one)
         self.case = case
         return case
+
+    def settle(self, reference: Reference) -> None:
+        """Find out whether the reference takes mixtures; one that does not is given the drawn sets as they are."""
+        if not self.varied:
+            return
+        case = self.mixed()
+        try:
+            reference.expect(case)
+        except TaskError:
+            self._rows = [False] * len(self._rows)
+            self.case = self._cases[0]
 
     @staticmethod
     def _copy(case: Case) -> Case:

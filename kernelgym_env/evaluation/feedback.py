@@ -2,6 +2,7 @@
 
 - `FEEDBACK_LEVELS` -- how much it may say.
 - `explain` -- the full text for an outcome.
+- `without_values` -- what a submission says, without the values it may have seen.
 - `at_level` -- an evaluation's feedback at a level.
 """
 
@@ -15,7 +16,7 @@ from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.limits import MAX_FEEDBACK_CHARS, clip
 from kernelgym_env.units import duration
 
-__all__ = ["FEEDBACK_LEVELS", "at_level", "check_level", "explain"]
+__all__ = ["FEEDBACK_LEVELS", "at_level", "check_level", "explain", "without_values"]
 
 FEEDBACK_LEVELS = ("status", "error", "profile")
 """``status``: the outcome and the speedup. ``error``: also what went wrong. ``profile``: also where time goes."""
@@ -52,27 +53,27 @@ def check_level(level: str) -> str:
     return level
 
 
-def explain(detail: str, *, output: str = "", secretive: bool = False) -> str:
+def explain(detail: str, *, output: str = "") -> str:
     """Join what went wrong with what the code printed, without the folders of this machine.
 
     Args:
         detail: error text; its head and tail survive the bound.
         output: what the code printed; its tail survives.
-        secretive: whether the code that wrote both had seen inputs, so that numbers in there may be values or seeds:
-            decimal places and long integers are left out then. Shapes, sizes and limits stay readable.
-
-    >>> explain("RuntimeError: x is 0.3912874, seed 8390457823945872, 49152 bytes of shared memory", secretive=True)
-    'RuntimeError: x is 0.3…, seed […], 49152 bytes of shared memory'
     """
     detail, output = _printable(detail), _printable(output)
-    if secretive:
-        detail, output = _without_values(detail), _without_values(output)
     text = clip(_PATHS.sub("", detail.strip()), MAX_FEEDBACK_CHARS * 5 // 8)
     printed = clip(_PATHS.sub("", output.strip()), MAX_FEEDBACK_CHARS // 4, head=0.3)
     return text + (f"\n\nPrinted by the code:\n{printed}" if printed else "")
 
 
-def _without_values(text: str) -> str:
+def without_values(text: str) -> str:
+    """Text of code that had seen inputs, without what may be values or seeds: decimal places and long integers.
+
+    Shapes, sizes and limits stay readable.
+
+    >>> without_values("RuntimeError: x is 0.3912874, seed 8390457823945872, 49152 bytes of shared memory")
+    'RuntimeError: x is 0.3…, seed […], 49152 bytes of shared memory'
+    """
     return _LONG.sub("[…]", _DECIMALS.sub(r"\1…", text))
 
 

@@ -186,8 +186,7 @@ class _Harness:
         self.courier = Courier(self.device)
         if command["threads"]:
             torch.set_num_threads(command["threads"])
-        torch.backends.cuda.matmul.allow_tf32 = command["tf32"]
-        torch.backends.cudnn.allow_tf32 = command["tf32"]
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = command["tf32"]
         self._seed(command["seed"])
         global _FOLDER
         _FOLDER = os.path.dirname(command["path"])

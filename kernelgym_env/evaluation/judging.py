@@ -18,7 +18,7 @@ import torch
 
 from kernelgym_env.evaluation.buffers import Buffer, build, is_description, leaves, skeleton
 from kernelgym_env.evaluation.correctness import Verdict, compare_all
-from kernelgym_env.evaluation.feedback import explain
+from kernelgym_env.evaluation.feedback import explain, without_values
 from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.reference import Case, Reference
 from kernelgym_env.evaluation.result import Finding, Status
@@ -52,7 +52,7 @@ class Outcome(Exception):
         if not self.finding:
             return ()
         severity = "hard" if self.status in (Status.POLICY, Status.INTEGRITY) else "soft"
-        return (Finding(self.finding, severity, explain(self.detail, secretive=True)[:_FINDING_CHARS]),)
+        return (Finding(self.finding, severity, without_values(explain(self.detail))[:_FINDING_CHARS]),)
 
 
 class Stages:
@@ -121,6 +121,7 @@ class Judging:
         self.stages = stages
         self.error_ratio = math.nan
         self.figures: dict[str, Any] = {}
+        self.laws: list[str] = []
         self.workers: list[Worker] = []
         self.buffers: dict[str, Buffer] = {}
         self.candidate: Worker | None = None
@@ -204,8 +205,10 @@ class Judging:
 
     def _raise_error(self, answer: dict[str, Any]) -> None:
         error = answer["error"] if isinstance(answer["error"], dict) else {}
-        status = Status.COMPILE_ERROR if error.get("compile") is True else Status.RUNTIME_ERROR
-        raise Outcome(status, f"{error.get('type')}: {error.get('message')}\n{error.get('where')}")
+        text = f"{error.get('type')}: {error.get('message')}"
+        if error.get("compile") is True:
+            raise Outcome(Status.COMPILE_ERROR, f"{text}\n{error.get('where')}")
+        raise Outcome(Status.RUNTIME_ERROR, f"{without_values(text)}\n{error.get('where')}")
 
     # correctness
 
@@ -220,10 +223,23 @@ class Judging:
     def attach(self, worker: Worker, names: tuple[str, ...] = ("in", "out", "late", "weights")) -> None:
         """Map buffers in a worker, of those that there are."""
         for name in names:
-            if (buffer := self.buffers.get(name)) is None:
-                continue
-            message, fds = buffer.share()
-            self.command(worker, {"op": "buffer", "name": name, **message}, self.protocol.deadlines.import_s, fds)
+            if name in self.buffers:
+                self._attach(worker, name)
+
+    def _attach(self, worker: Worker, name: str) -> None:
+        message, fds = self.buffers[name].share()
+        self.command(worker, {"op": "buffer", "name": name, **message}, self.protocol.deadlines.import_s, fds)
+
+    def make_room(self, worker: Worker, case: Case) -> None:
+        """Give a worker a larger buffer of inputs if a case needs one: sizes may depend on the seed."""
+        old = self.buffers["in"]
+        if case.size > old.size:
+            self.buffers["in"] = Buffer.create(case.size, self.device)
+            try:
+                self._attach(worker, "in")  # the worker lets go of the old one, which must not be freed before
+            finally:
+                old.close()
+            self._shown.pop(worker.pid, None)
 
     def views(self, case: Case) -> list[Any]:
         """The judge's own alias of what a worker gets as arguments."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 
 from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.judging import Judging
@@ -31,13 +32,22 @@ TAMPERED = 2.0
 
 _BATCH_S = 0.01
 _MOST_CALLS = 4096
-_SLOPES = 5
-_SINGLES = 8
-_LONG_S = 0.25
+_REPEATS = 6
+_LONG_S = 0.5
 
 
-def outside_us(judging: Judging, worker: Worker, contents: Contents, reference: Reference) -> float:
+def outside_us(judging: Judging, worker: Worker, contents: Contents, reference: Reference, reported_us: float) -> float:
     """Microseconds that a call of the worker's model takes at the least, by this process's clock.
+
+    What else runs on the machine only makes commands longer, so the least of several measurements is nearest to the
+    truth; none follows once one of them agrees with what was reported.
+
+    Args:
+        judging: the evaluation.
+        worker: the process.
+        contents: makes the inputs.
+        reference: delivers them.
+        reported_us: what the worker reported.
 
     Raises:
         WorkerEnded: if the worker does not answer in time.
@@ -49,25 +59,30 @@ def outside_us(judging: Judging, worker: Worker, contents: Contents, reference: 
         judging.command(worker, {"op": "batch", "calls": calls}, judging.protocol.deadlines.run_s)
         return time.perf_counter() - start
 
-    def fresh() -> float:
+    def single() -> float:
         judging.present(worker, contents.mixed(), reference)
-        return seconds(1)
+        return seconds(1) - nothing
 
-    once = fresh()
-    if once > _LONG_S:
-        return min(once, fresh()) * 1e6
-    nothing = statistics.median(seconds(0) for _ in range(_SINGLES))
-    single = min(fresh() for _ in range(_SINGLES)) - nothing
-    calls = 1
-    while seconds(calls) < _BATCH_S and calls < _MOST_CALLS:
-        calls *= 2
-    # what else runs on the machine only makes a batch longer, so the least slope is nearest to the truth
-    slope = min((_later(seconds(3 * calls), seconds(calls))) / (2 * calls) for _ in range(_SLOPES))
-    return max(single, slope, 0.0) * 1e6
+    def slope() -> float:
+        return (seconds(3 * calls) - seconds(calls)) / (2 * calls)
+
+    enough = reported_us * DISAGREE * 1e-6
+    nothing = statistics.median(seconds(0) for _ in range(_REPEATS))
+    bound = _least(single, enough)
+    calls, limit = 1, min(_MOST_CALLS, max(1, int(_LONG_S / max(bound, 1e-9))))
+    while calls < limit and seconds(calls) < _BATCH_S:
+        calls = min(2 * calls, limit)
+    return max(bound, _least(slope, enough), 0.0) * 1e6
 
 
-def _later(long: float, short: float) -> float:
-    return max(0.0, long - short)
+def _least(measure: Callable[[], float], enough: float) -> float:
+    """The least of some measurements; the first one that is at most `enough` is the last one."""
+    least = measure()
+    for _ in range(_REPEATS - 1):
+        if least <= enough:
+            break
+        least = min(least, measure())
+    return least
 
 
 def overstated(reported_us: float, outside: float) -> float:

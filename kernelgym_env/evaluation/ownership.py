@@ -18,6 +18,7 @@ from kernelgym_env.evaluation.attribution import Sampler, Shares, supported
 from kernelgym_env.evaluation.buffers import Buffer
 from kernelgym_env.evaluation.checking import check_again
 from kernelgym_env.evaluation.denied import GEMM
+from kernelgym_env.evaluation.feedback import without_values
 from kernelgym_env.evaluation.judging import Judging, Outcome
 from kernelgym_env.evaluation.reference import Case, Reference
 from kernelgym_env.evaluation.result import Status
@@ -25,7 +26,7 @@ from kernelgym_env.evaluation.workers import WorkerEnded
 
 __all__ = ["check_attribution", "check_denied", "foreign_code"]
 
-_WATCHED_S, _MOST_ROUNDS, _ENOUGH = 0.1, 5, 30
+_WATCHED_S, _MOST_ROUNDS, _ENOUGH = 0.1, 5, 50
 """Seconds of one round of calls, rounds at most, and samples at which no further round follows."""
 
 _LEAST_SHARE = 0.25
@@ -70,7 +71,7 @@ def check_denied(judging: Judging, case: Case, reference: Reference) -> None:
             )
         if "failed" in answer:
             error = answer["failed"] if isinstance(answer["failed"], dict) else {}
-            detail = f"{error.get('type')}: {error.get('message')}"[:1000]
+            detail = without_values(f"{error.get('type')}: {error.get('message')}")[:1000]
             text = f"The call fails where torch's computing operators are not available: {detail}"
             raise Outcome(Status.POLICY, text, finding="A3")
         reference.expect(case)
@@ -111,8 +112,8 @@ def check_attribution(judging: Judging, case: Case, reference: Reference) -> Non
                 if type(answer.get("calls")) is not int or answer["calls"] < 1:
                     raise WorkerEnded("garbage", "it did not say how often it called")
                 calls += answer["calls"]
-                # a busy machine gives few looks, and threads that wait for one another show nothing
-                if sampler.shares.telling >= _ENOUGH or sampler.shares.problem:
+                # a busy machine gives few looks
+                if sampler.shares.seen.total() >= _ENOUGH or sampler.shares.problem:
                     break
     if names := foreign_code(sampler.shares, calls, gemm=allowed == "gemm"):
         text = f"Installed libraries do the work: {', '.join(names)}. Compute it in your own kernels."

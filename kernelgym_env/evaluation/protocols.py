@@ -4,25 +4,43 @@ A protocol never touches isolation. A change of a number here changes what a rew
 environments that use it.
 
 - `Protocol` -- the constants.
+- `Allclose` -- a published tolerance in place of the rule with the float64 oracle.
 - `Deadlines` -- seconds per stage.
-- `get_protocol`, `protocol_names` -- look one up.
+- `get_protocol`, `protocol_names` -- look one of `kernelgym_env.evaluation.presets` up.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 
-__all__ = ["LIBRARY_OPS", "Deadlines", "Protocol", "get_protocol", "protocol_names"]
+__all__ = [
+    "INPUTS_ON",
+    "LIBRARY_OPS",
+    "PRECISIONS",
+    "Allclose",
+    "Deadlines",
+    "Protocol",
+    "get_protocol",
+    "protocol_names",
+]
 
 LIBRARY_OPS = ("forbid", "gemm", "allow")
 """What a submission may take from libraries: nothing, matrix products and convolutions, or anything."""
 
+PRECISIONS = ("fp32", "tf32", "torch")
+"""What PyTorch may do in float32 products: float32 in full, TF32, or its default, TF32 in cuDNN's convolutions."""
+
+INPUTS_ON = ("device", "cpu")
+"""Where inputs are drawn: by the device's own generator, or by the CPU's and then moved, as KernelBench does."""
+
 _LONGEST_S = 1_000_000
+_TF32 = {"fp32": (False, False), "tf32": (True, True), "torch": (False, True)}
 
 
 @dataclass(frozen=True)
@@ -50,20 +68,65 @@ class Deadlines:
 
 
 @dataclass(frozen=True)
+class Allclose:
+    """A tolerance as evaluators publish it: |output - reference| <= atol + rtol * |reference|, element by element.
+
+    The reference is the reference's own output, not the float64 oracle's. It holds for floating-point and complex
+    outputs; integers and booleans must be equal as always, NaN and infinity must stand where the reference has them.
+
+    Attributes:
+        atol: absolute part, in the output's units.
+        rtol: relative part.
+        half: both of them for float16 and bfloat16 outputs; None takes the same.
+
+    >>> Allclose(1e-4, 1e-4, half=(1e-2, 1e-2)).pair(half=True)
+    (0.01, 0.01)
+    """
+
+    atol: float
+    rtol: float
+    half: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.half is not None:
+            if not isinstance(self.half, (list, tuple)) or len(self.half) != 2:
+                raise InvalidOptionError(f"Allclose half must be a pair (atol, rtol) or None, got {self.half!r}.")
+            object.__setattr__(self, "half", tuple(self.half))  # JSON has lists only
+        for value in (self.atol, self.rtol, *(self.half or ())):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+                raise InvalidOptionError(f"Allclose tolerances must be finite numbers of at least 0, got {value!r}.")
+
+    def pair(self, *, half: bool) -> tuple[float, float]:
+        """``(atol, rtol)`` for outputs of half precision, or for all others."""
+        return self.half if half and self.half is not None else (self.atol, self.rtol)
+
+
+@dataclass(frozen=True)
 class Protocol:
     """The constants of one way of judging.
 
     Attributes:
         name: how it is asked for.
         summary: one sentence.
+        source: where a published system's figures come from, and which of them are this package's choice.
         trials: calls that are checked, alternating between two sets of fresh secret inputs.
+        law_trials: further calls that are checked, each on inputs under a value law of its own; 0 for none.
+        law_budget_s: seconds of the judge's own work on laws, the submission's apart, after which no further law is
+            begun.
+        input_sets: sets of secret inputs that are checked; those beyond two are called once each, after the `trials`.
+            Each set has a seed of its own, from the pool's secret.
+        inputs_on: where inputs are drawn, see `INPUTS_ON`. The CPU's generator gives the numbers that KernelBench's
+            would for the same seed; the seed stays secret.
+        allclose: a published tolerance that decides in place of the next three; None leaves it to them. The error ratio
+            of an evaluation is theirs in any case.
         error_factor: allowed error as a multiple of the reference's own error against a float64 oracle.
         error_floor: allowed error in units of the dtype's rounding step, scaled by the output's RMS.
         error_floor_half: the same for half-precision outputs, whose rounding step is itself large.
         library_ops: default policy, see `LIBRARY_OPS`.
         train_mode: None leaves the model as its constructor did (KernelBench), True or False sets the mode.
-        tf32: whether PyTorch may use TF32 for float32 products and convolutions, in the reference and at the start of a
-            submission; False is float32 in full.
+        precision: PyTorch's own for float32 products and convolutions, see `PRECISIONS`: in the reference that gives
+            the expected values, in the one that is timed, and at the start of a submission. It says nothing of a
+            submission's own kernels: what they may do follows from the tolerance.
         warmup: untimed calls of each side before timing.
         min_blocks: least number of candidate/reference block pairs.
         max_blocks: greatest number of block pairs.
@@ -78,13 +141,19 @@ class Protocol:
 
     name: str
     summary: str = ""
+    source: str = ""
     trials: int = 3
+    law_trials: int = 6
+    law_budget_s: float = 1.0
+    input_sets: int = 2
+    inputs_on: str = "device"
+    allclose: Allclose | None = None
     error_factor: float = 8.0
     error_floor: float = 256.0
     error_floor_half: float = 4.0
     library_ops: str = "forbid"
     train_mode: bool | None = None
-    tf32: bool = False
+    precision: str = "fp32"
     warmup: int = 3
     min_blocks: int = 10
     max_blocks: int = 60
@@ -99,13 +168,26 @@ class Protocol:
     def __post_init__(self) -> None:
         if self.library_ops not in LIBRARY_OPS:
             raise unknown_name("library_ops", self.library_ops, LIBRARY_OPS)
-        for name in ("trials", "min_blocks", "max_block_calls"):
+        if self.precision not in PRECISIONS:
+            raise unknown_name("precision", self.precision, PRECISIONS)
+        if self.inputs_on not in INPUTS_ON:
+            raise unknown_name("inputs_on", self.inputs_on, INPUTS_ON)
+        if self.allclose is not None and not isinstance(self.allclose, Allclose):
+            raise InvalidOptionError(f"Protocol allclose must be an Allclose or None, got {self.allclose!r}.")
+        for name in ("trials", "input_sets", "min_blocks", "max_block_calls"):
             if getattr(self, name) < 1:
                 raise InvalidOptionError(f"Protocol {name} must be at least 1, got {getattr(self, name)!r}.")
+        if isinstance(self.law_trials, bool) or not isinstance(self.law_trials, int) or self.law_trials < 0:
+            raise InvalidOptionError(f"Protocol law_trials must be an integer of at least 0, got {self.law_trials!r}.")
         if self.max_blocks < self.min_blocks:
             raise InvalidOptionError(
                 f"Protocol max_blocks ({self.max_blocks}) must be at least min_blocks ({self.min_blocks})."
             )
+
+    @property
+    def tf32(self) -> tuple[bool, bool]:
+        """Whether PyTorch may use TF32 in matrix products, and in convolutions."""
+        return _TF32[self.precision]
 
     def replace(self, **changes: Any) -> Protocol:
         """A copy with some constants changed, named ``<name>+custom`` unless a name is given.
@@ -127,22 +209,25 @@ class Protocol:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Protocol:
         """The inverse of `to_dict`."""
-        return cls(**{**data, "deadlines": Deadlines(**data["deadlines"])})
+        allclose = data.get("allclose")
+        return cls(
+            **{
+                **data,
+                "deadlines": Deadlines(**data["deadlines"]),
+                "allclose": None if allclose is None else Allclose(**allclose),
+            }
+        )
 
 
-_PROTOCOLS = {
-    protocol.name: protocol
-    for protocol in (
-        Protocol(
-            "strict", "Fresh secret inputs, errors against a float64 oracle, own kernels only, interleaved timing."
-        ),
-    )
-}
+def _presets() -> Mapping[str, Protocol]:
+    from kernelgym_env.evaluation.presets import PRESETS  # which is made of this module's classes
+
+    return PRESETS
 
 
 def protocol_names() -> list[str]:
-    """Names of all protocols, sorted."""
-    return sorted(_PROTOCOLS)
+    """Names of all protocols, ``strict`` first and the others sorted."""
+    return sorted(_presets(), key=lambda name: (name != "strict", name))
 
 
 def get_protocol(name: str | Protocol) -> Protocol:
@@ -159,6 +244,6 @@ def get_protocol(name: str | Protocol) -> Protocol:
     if isinstance(name, Protocol):
         return name
     try:
-        return _PROTOCOLS[name]
+        return _presets()[name]
     except (KeyError, TypeError):
-        raise unknown_name("protocol", name, _PROTOCOLS) from None
+        raise unknown_name("protocol", name, protocol_names()) from None

@@ -151,7 +151,8 @@ class Evaluation:
         times: `Timing` by name, see `TIMES`.
         coverage: share of device time spent in the submission's own kernels, 0 to 1.
         own_launches: launches of own kernels in one call, NaN where not measured.
-        error_ratio: greatest error / allowed error over all checks; at most 1 passes.
+        error_ratio: greatest error / allowed error over all checks, by the rule with the float64 oracle; at most 1
+            passes, unless the protocol decides by a published tolerance (`Protocol.allclose`).
         findings: what was noticed.
         feedback: the text for the next turn.
         stages_s: seconds by stage, see `STAGES`.

@@ -17,16 +17,19 @@ from kernelgym_env._version import __version__
 from kernelgym_env.evaluation.checking import (
     check,
     check_fresh,
+    check_further,
+    check_laws,
     check_near,
     match_weights,
     renew_weights,
     send_weights,
 )
 from kernelgym_env.evaluation.contents import Contents
-from kernelgym_env.evaluation.feedback import explain
+from kernelgym_env.evaluation.feedback import explain, without_values
 from kernelgym_env.evaluation.judging import Judging, Outcome, Stages
+from kernelgym_env.evaluation.lawbook import LawBook
 from kernelgym_env.evaluation.ownership import check_attribution, check_denied
-from kernelgym_env.evaluation.protocols import get_protocol
+from kernelgym_env.evaluation.protocols import Protocol, get_protocol
 from kernelgym_env.evaluation.reference import Reference, TaskError, derive_seed
 from kernelgym_env.evaluation.result import Evaluation, Finding, Status
 from kernelgym_env.evaluation.sandbox.options import SandboxOptions
@@ -36,14 +39,12 @@ from kernelgym_env.evaluation.source import check_format, detect_backend
 from kernelgym_env.evaluation.speed import time_both
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.evaluation.workers import WorkerEnded, Zygote
+from kernelgym_env.tasks.model import Task
 
 __all__ = ["Session"]
 
 _KNOWN_TASKS = 1024
 _LARGE_BYTES = 4 << 30
-_SECRETIVE = (Status.RUNTIME_ERROR, Status.CRASH, Status.TIMEOUT, Status.WRONG, Status.POLICY)
-"""After these a submission may have seen inputs, and what it says may hold their values."""
-
 _MANY_CORES = (os.cpu_count() or 1) >= 4
 
 
@@ -62,7 +63,8 @@ class Session:
         self.name = name
         self.threads = threads
         self.kind = "cpu" if device == "cpu" else "cuda"
-        self._probed: dict[tuple[str, bool | None], tuple[dict[str, Any], int, bool]] = {}
+        self._probed: dict[tuple[str, Protocol], tuple[dict[str, Any], int, bool]] = {}
+        self._books: dict[Any, LawBook] = {}
         interpreter = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""} if self.kind == "cpu" else {}
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         self.sandbox = sandbox or SandboxOptions()
@@ -150,6 +152,8 @@ class Session:
             if self.kind == "cuda":
                 torch.cuda.empty_cache()  # the next task's shared buffers do not come from torch's allocator
         printed = judging.candidate.output if judging.candidate and status is not Status.CORRECT else ""
+        if status is not Status.COMPILE_ERROR:  # where a compiler speaks, numbers are the source's own
+            printed = without_values(printed)
         stages.add("total", time.perf_counter() - start)
         figures = judging.figures if status is Status.CORRECT else {}
         return Evaluation(
@@ -161,7 +165,7 @@ class Session:
             device=self.name,
             error_ratio=judging.error_ratio,
             findings=findings,
-            feedback="" if status is Status.FAULT else explain(detail, output=printed, secretive=status in _SECRETIVE),
+            feedback="" if status is Status.FAULT else explain(detail, output=printed),
             fault=detail if status is Status.FAULT else "",
             stages_s=stages.seconds,
             provenance={
@@ -170,6 +174,7 @@ class Session:
                 "hardware": self.hardware,
                 "versions": self.zygote.versions,
                 "protocol": protocol.to_dict(),
+                "input_laws": judging.laws,
                 "backend": backend,
                 "sandbox": self.sandbox.mode,
                 "isolation": judging.candidate.isolation if judging.candidate else {},
@@ -181,12 +186,11 @@ class Session:
         """All steps; returns a note for the feedback of a correct submission."""
         protocol, stages = judging.protocol, judging.stages
         task = judging.submission.task.for_device(self.kind)
-        weights, order, probe, first, second, renewed, renewed_again = (
+        weights, order, probe, first, second, renewed, renewed_again, laws = (
             derive_seed(secret, task.hash, number, part)
-            for part in ("weights", "order", "probe", "a", "b", "renewed", "renewed again")
+            for part in ("weights", "order", "probe", "a", "b", "renewed", "renewed again", "laws")
         )
-        torch.backends.cuda.matmul.allow_tf32 = protocol.tf32
-        torch.backends.cudnn.allow_tf32 = protocol.tf32
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = protocol.tf32
         with stages.time("start"):
             reference = Reference(task, self.device, weights, protocol)
             candidate = judging.launch(weights, reference.init_tree)
@@ -207,6 +211,8 @@ class Session:
             if renew_weights(reference, matched, renewed):
                 send_weights(judging, candidate, reference, matched)
         check(judging, cases, reference)
+        further = [derive_seed(secret, task.hash, number, "set", index) for index in range(2, protocol.input_sets)]
+        check_further(judging, further, reference)
         if sum(case.size for case in cases) > _LARGE_BYTES:
             del cases[1:]  # expected values in float64 of one set of inputs are enough to hold while both sides run
         with stages.time("correctness"):
@@ -217,7 +223,10 @@ class Session:
         check_fresh(judging, cases[0], reference)
         rng = random.Random(order)
         contents = Contents(cases, rng)
+        with stages.time("correctness"):
+            contents.settle(reference)
         check_near(judging, contents, reference, rng, more=twin is None)
+        check_laws(judging, cases[0], reference, self._book(task, protocol), laws)
         check_denied(judging, cases[0], reference)
         check_attribution(judging, cases[0], reference)
         if twin is None:
@@ -226,13 +235,26 @@ class Session:
         return ""
 
     def _probe(self, reference: Reference, seed: int) -> None:
-        key = (reference.task.hash, reference.protocol.train_mode)
+        # mode and precision change what the reference gives, the tolerance whether a null answer passes
+        key = (reference.task.hash, reference.protocol)
         if key not in self._probed:
             reference.probe(seed)
-            if len(self._probed) >= _KNOWN_TASKS:
-                self._probed.pop(next(iter(self._probed)))
+            _make_room(self._probed)
             self._probed[key] = (reference.out_tree, reference.out_size, reference.mutates)
         reference.out_tree, reference.out_size, reference.mutates = self._probed[key]
+
+    def _book(self, task: Task, protocol: Protocol) -> LawBook:
+        """What was found out about the task's value laws, under the constants that enter into it."""
+        key = (task.hash, task.input_laws, protocol)
+        if key not in self._books:
+            _make_room(self._books)
+            self._books[key] = LawBook(task)
+        return self._books[key]
+
+
+def _make_room(known: dict[Any, Any]) -> None:
+    if len(known) >= _KNOWN_TASKS:
+        known.pop(next(iter(known)))
 
 
 def _cpu_name() -> str:

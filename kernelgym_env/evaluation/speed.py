@@ -90,9 +90,9 @@ def _overstated(judging: Judging, side: Side, contents: Contents, reference: Ref
     if reference.mutates:
         return 1.0  # calls without new inputs between them are not what was timed
     reported = timing(side.blocks, "").median_us
-    factor = overstated(reported, outside_us(judging, side.worker, contents, reference))
+    factor = overstated(reported, outside_us(judging, side.worker, contents, reference, reported))
     if factor > DISAGREE:
-        factor = min(factor, overstated(reported, outside_us(judging, side.worker, contents, reference)))
+        factor = min(factor, overstated(reported, outside_us(judging, side.worker, contents, reference, reported)))
     if factor > TAMPERED:
         text = "Calls take longer by a clock outside of the process than the clock inside of it says."
         raise Outcome(Status.INTEGRITY, text, finding="D6")

@@ -87,16 +87,15 @@ def busy():
 def test_a_process_is_seen_and_let_go(busy):
     allowed = [False]
     with Sampler(os.getpid(), "/nowhere", lambda: allowed[0]) as sampler:
-        while sampler.shares.telling < 20 and not sampler.shares.problem:
+        while sampler.shares.seen["library"] < 20 and not sampler.shares.problem:
             time.sleep(0.01)
     assert sampler.shares.problem == ""
-    assert sampler.shares.seen["library"] >= 15
     assert any("multiarray" in name for _, name in sampler.shares.files)
     with open(f"/proc/{busy.pid}/status") as file:
         assert "TracerPid:\t0\n" in file.read()
     allowed[0] = True
     with Sampler(os.getpid(), "/nowhere", lambda: allowed[0]) as sampler:
-        while sampler.shares.telling < 20:
+        while sampler.shares.seen["allowed"] < 20:
             time.sleep(0.01)
     assert sampler.shares.seen["library"] == 0
 

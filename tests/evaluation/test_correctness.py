@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kernelgym_env.evaluation.correctness import Expected, compare, compare_all
-from kernelgym_env.evaluation.protocols import get_protocol
+from kernelgym_env.evaluation.protocols import Allclose, get_protocol
 
 STRICT = get_protocol("strict")
 
@@ -139,3 +139,114 @@ def test_messages_hold_no_values():
     exact = torch.full((100,), 0.123456789, dtype=torch.float64)
     verdict = compare(torch.zeros(100), expected(exact), STRICT)
     assert "123456" not in verdict.message
+
+
+# a published tolerance in place of the oracle
+
+
+def allclose(atol, rtol, half=None):
+    return STRICT.replace(allclose=Allclose(atol, rtol, half))
+
+
+def off_by(reference, error):
+    """The reference with one element off."""
+    got = reference.clone()
+    got.view(-1)[1] += error
+    return got
+
+
+@pytest.mark.parametrize(
+    ("atol", "rtol", "error", "ok"),
+    [
+        # the element is 4: the limit is atol + 4 * rtol, and it belongs to what is allowed
+        (0.5, 0.0, 0.5, True),
+        (0.5, 0.0, 0.5078125, False),
+        (0.0, 0.125, 0.5, True),
+        (0.0, 0.125, -0.5, True),
+        (0.0, 0.125, 0.5078125, False),
+        (0.25, 0.0625, 0.5, True),
+        (0.25, 0.0625, -0.5078125, False),
+        (0.0, 0.0, 0.0, True),
+        (0.0, 0.0, 2.0**-21, False),
+    ],
+)
+def test_edges_of_allclose(atol, rtol, error, ok):
+    reference = torch.tensor([[1.0, 4.0], [-2.0, 0.0]])
+    got = off_by(reference, error)
+    want = Expected.of("output", reference, reference.double())
+    assert compare(got, want, allclose(atol, rtol)).ok is ok
+    assert torch.allclose(got, reference, atol=atol, rtol=rtol) is ok
+
+
+def test_allclose_compares_with_the_reference_and_the_ratio_with_the_oracle():
+    exact = torch.linspace(1, 2, 64, dtype=torch.float64)
+    reference = (exact + 0.05).float()  # a reference that is off, as in TF32
+    want = Expected.of("output", reference, exact)
+    verdict = compare(reference, want, allclose(0.0, 0.0))
+    assert verdict.ok
+    assert verdict.ratio == pytest.approx(1 / 8, rel=1e-2)
+    assert verdict.ratio == compare(reference, want, STRICT).ratio
+    assert not compare(exact.float(), want, allclose(1e-2, 1e-2)).ok
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_has_a_tolerance_of_its_own(dtype):
+    reference = torch.full((8,), 1.0, dtype=dtype)
+    got = off_by(reference, 2**-6)
+    want = Expected.of("output", reference, None)
+    assert not compare(got, want, allclose(1e-4, 1e-4)).ok
+    assert compare(got, want, allclose(1e-4, 1e-4, half=(1e-2, 1e-2))).ok
+    single = Expected.of("output", reference.float(), None)
+    assert not compare(got.float(), single, allclose(1e-4, 1e-4, half=(1e-2, 1e-2))).ok
+
+
+def test_no_tolerance_covers_special_values_or_integers():
+    loose = allclose(1e9, 1e9)
+    reference = torch.tensor([1.0, math.nan, math.inf])
+    want = Expected.of("output", reference, reference.double())
+    assert compare(reference.clone(), want, loose).ok
+    for other in ([1.0, 0.0, math.inf], [1.0, math.nan, -math.inf], [math.nan, math.nan, math.inf]):
+        verdict = compare(torch.tensor(other), want, loose)
+        assert not verdict.ok
+        assert math.isinf(verdict.ratio)
+    assert not compare(torch.tensor([3]), Expected.of("output", torch.tensor([2]), None), loose).ok
+
+
+def test_a_message_says_which_tolerance():
+    reference = torch.full((10,), 3.14159)
+    verdict = compare(off_by(reference, 0.5), Expected.of("output", reference, None), allclose(1e-2, 1e-3))
+    assert "10.00% of the float32 elements are off by more than the tolerance (absolute 0.01, relative 0.001)" in (
+        verdict.message
+    )
+    assert "3.14" not in verdict.message
+
+
+# what a wrong float32 output looks like
+
+
+def test_lower_precision_is_named(product):
+    a, b = product
+    want = Expected.of("output", a @ b, a.double() @ b.double())
+    tf32 = lambda t: (t.view(torch.int32) & ~0x1FFF).view(torch.float32)  # noqa: E731
+    half = lambda t: t.half().float()  # noqa: E731
+    for cut in (tf32, half, lambda t: t.bfloat16().float()):
+        assert "look like TF32 or half-precision maths" in compare(cut(a) @ cut(b), want, STRICT).message
+    assert "look like TF32" in compare(tf32(a) @ tf32(b), want, allclose(1e-4, 1e-4)).message
+    rounded = compare((a @ b).bfloat16().float(), want, STRICT).message
+    assert "All of its values are bfloat16 numbers: keep it in float32." in rounded
+    assert "float16 numbers" in compare((a @ b).half().float(), want, STRICT).message
+
+
+def test_other_errors_are_not_named_so(product):
+    a, b = product
+    good = a @ b
+    want = Expected.of("output", good, a.double() @ b.double())
+    one = good.clone()
+    one[0, 0] += 0.1
+    for wrong in (one, good * 1.1, torch.zeros_like(good), good[torch.randperm(len(good))]):
+        message = compare(wrong, want, STRICT).message
+        assert message
+        assert "maths" not in message
+        assert "numbers" not in message
+    half = Expected.of("output", good.half(), a.double() @ b.double())
+    assert "maths" not in compare((good * 1.05).half(), half, STRICT).message

@@ -217,7 +217,7 @@ WRONG = {
     ),
     "memory nobody wrote": (RIGHT.replace("return", "return torch.empty_like(x) #"), "output"),
     "only in later calls": (
-        RIGHT.replace("return", "self.n = getattr(self, 'n', 0) + 1\n        if self.n > 5: return x\n        return"),
+        RIGHT.replace("return", "self.n = getattr(self, 'n', 0) + 1\n        if self.n > 14: return x\n        return"),
         "In a timed call",
     ),
 }
@@ -251,13 +251,11 @@ def test_inputs_and_weights_differ_between_evaluations(judge):
 def test_the_argument_object_is_the_same_and_rewritten(judge):
     source = RIGHT.replace(
         "return",
-        "self.seen = getattr(self, 'seen', []) + [(id(x), x.data_ptr(), x._version, float(x[0, 0]))]\n"
-        "        if len(self.seen) == 3: raise ValueError(f'seen {self.seen}')\n        return",
+        "self.seen = s = getattr(self, 'seen', []) + [(id(x), x.data_ptr(), x._version, float(x[0, 0]))]\n"
+        "        same = len({e[:3] for e in s}) == 1\n"
+        "        if len(s) == 3: raise ValueError(f'{same}, {s[0][3] == s[2][3] != s[1][3]}')\n        return",
     )
-    text = judge(source).feedback
-    seen = eval(text.split("seen ")[1].splitlines()[0])
-    assert len({entry[:3] for entry in seen}) == 1
-    assert seen[0][3] == seen[2][3] != seen[1][3]
+    assert "ValueError: True, True\n" in judge(source).feedback
 
 
 STRUCTURES = {

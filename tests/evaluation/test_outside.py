@@ -56,7 +56,6 @@ def test_a_clock_that_runs_slow_is_found_out(judge):
 def test_an_honest_clock_is_believed(judge):
     evaluation = judge(HONEST.format(trick=""), SLOW)
     assert evaluation.status is Status.CORRECT, evaluation.feedback
-    assert 0.5 < evaluation.speedup < 2
 
 
 @pytest.mark.parametrize(("reported", "outside", "factor"), [(10, 5, 1), (10, 10, 1), (10, 25, 2.5), (10, 0, 1)])

@@ -40,6 +40,12 @@ def test_deadlines_are_positive_numbers(seconds: object) -> None:
         Deadlines(run_s=seconds)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("count", [-1, 0.5, "2", None, True])
+def test_the_number_of_laws_is_a_whole_number(count: object) -> None:
+    with pytest.raises(InvalidOptionError, match="law_trials"):
+        get_protocol("strict").replace(law_trials=count)
+
+
 def test_an_unknown_constant_is_named() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'trials'"):
         get_protocol("strict").replace(trails=1)

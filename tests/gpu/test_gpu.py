@@ -10,7 +10,7 @@ import pytest
 from programs import QUICK, task
 
 from kernelgym_env.evaluation import processes
-from kernelgym_env.evaluation.protocols import Deadlines, get_protocol
+from kernelgym_env.evaluation.protocols import Allclose, Deadlines, get_protocol
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.pools.local import LocalPool
@@ -80,7 +80,8 @@ def pool():
 @pytest.fixture
 def judge(pool):
     def run(source, on=TASK, **options):
-        return pool.submit(Submission(on, source, device="cuda", protocol=PROTOCOL, **options)).result(timeout=600)
+        options = {"protocol": PROTOCOL, **options}
+        return pool.submit(Submission(on, source, device="cuda", **options)).result(timeout=600)
 
     return run
 
@@ -162,6 +163,16 @@ def test_tf32_in_an_fp32_task_is_wrong(judge):
     assert judge(source, reference).status is Status.CORRECT
     cheat = "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True\n"
     assert judge(cheat + source, reference).status is Status.WRONG
+
+
+def test_tf32_is_right_where_the_protocol_has_it_or_tolerates_it(judge):
+    reference = task("        return args[0] @ args[1]", "[torch.randn(1024, 1024), torch.randn(1024, 1024)]")
+    source = reference.source.replace("class Model(", "class ModelNew(")
+    cheat = "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True\n" + source
+    loose = PROTOCOL.replace(allclose=Allclose(0.5, 1e-2), precision="torch", inputs_on="cpu", input_sets=4)
+    for protocol in (PROTOCOL.replace(precision="tf32"), loose):
+        evaluation = judge(cheat, reference, protocol=protocol)
+        assert evaluation.status is Status.CORRECT, evaluation.feedback
 
 
 def test_a_step_of_the_environment_creates_no_context_in_the_client(repo_root):

@@ -137,6 +137,14 @@ def test_rows(rows, name):
         load_task(f"{path}#mine/add")
 
 
+def test_rows_of_an_earlier_version_lack_the_input_laws(rows):
+    row = Task("Own/Task", source(7), tags=("a",), input_laws=()).to_dict()
+    assert load_task(rows(row)).input_laws == ()
+    del row["input_laws"]
+    task = load_task(rows(row))
+    assert task.input_laws is None and task.tags == ("a",)
+
+
 def test_a_changed_file_is_read_anew(rows):
     path = rows({"code": source(1)})
     assert load_task(path).constants() == {"N": 1}

@@ -58,6 +58,9 @@ def test_hash_is_of_the_source_alone():
 
 def test_plain_data_and_copies():
     task = make(title="t", description="d", level=2, tags=["a", "b"], sizes={"cpu": {"K": 16}}, origin="o", licence="l")
+    task = dataclasses.replace(task, input_laws=["permuted", "shifted", "permuted"])
+    assert task.input_laws == ("permuted", "shifted") and task.to_dict()["input_laws"] == ["permuted", "shifted"]
+    assert make().to_dict()["input_laws"] is None and make(input_laws=[]).input_laws == ()
     assert task.tags == ("a", "b")
     assert Task.from_dict(json.loads(json.dumps(task.to_dict()))) == task
     assert pickle.loads(pickle.dumps(task)) == task == copy.deepcopy(task) == dataclasses.replace(task)
@@ -116,6 +119,8 @@ def test_a_source_that_does_not_fit_says_why_and_whence(old, new, said):
         {"sizes": {"cpu": {"M": 3}}},
         {"sizes": {"cpu": {"K": 0.5}}},
         {"sizes": {"gpu": {"K": 3}}},
+        {"input_laws": "permuted"},
+        {"input_laws": [3]},
     ],
 )
 def test_fields_that_do_not_fit(fields):
@@ -128,5 +133,7 @@ def test_unknown_names():
         make().with_sizes({"N": 1})
     with pytest.raises(UnknownNameError, match=r"'gpu'.*cpu, cuda"):
         make().for_device("gpu")
+    with pytest.raises(UnknownNameError, match="input law of task 'Demo/Double': 'permutted'. Did you mean 'permuted'"):
+        make(input_laws=("permutted",))
     with pytest.raises(InvalidOptionError, match="lacks source; has colour"):
         Task.from_dict({"id": "A/B", "colour": "red"})
