@@ -52,7 +52,7 @@ class Outcome(Exception):
         if not self.finding:
             return ()
         severity = "hard" if self.status in (Status.POLICY, Status.INTEGRITY) else "soft"
-        return (Finding(self.finding, severity, explain(self.detail)[:_FINDING_CHARS]),)
+        return (Finding(self.finding, severity, explain(without_values(self.detail))[:_FINDING_CHARS]),)
 
 
 class Stages:

@@ -23,6 +23,7 @@ import kernelgym_env  # noqa: F401  (registers the environments)
 from kernelgym_env import pools, settings
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.feedback import FEEDBACK_LEVELS, at_level
+from kernelgym_env.evaluation.locks import device_lock
 from kernelgym_env.evaluation.protocols import Deadlines
 from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.evaluation.submission import Submission
@@ -105,6 +106,11 @@ class Yard:
         self.statuses: Counter[str] = Counter()
         for _ in range(2):
             assert self.probe() == ""
+        self.settle()
+
+    def settle(self) -> None:
+        """Note which processes are the judge's now, and what they hold."""
+        self.restarts = self.pool.stats()["judge_restarts"]
         self.judge = self.pool.stats()["judges"]["cpu"]
         (self.zygote,) = processes.children(self.judge)
         (self.folder,) = settings.runtime_dir().glob(f"judge-{self.judge}-*")
@@ -166,9 +172,10 @@ class Yard:
             self.listed[place] |= new
         problems += sorted(ipc() - self.ipc)
         problems += [f"folder {path}" for path in self.folder.glob("job-*")]
-        if self.pool.stats()["judge_restarts"]:
-            problems.append("the judge was replaced")
-            return problems
+        if self.pool.stats()["judge_restarts"] != self.restarts:
+            self.probe()
+            self.settle()
+            return [*problems, "the judge was replaced; its log says why"]
         end = time.monotonic() + 3.0
         while (grown := self.grown()) and time.monotonic() < end:
             time.sleep(0.05)
@@ -223,14 +230,15 @@ def run(numbers: list[int]) -> str:
     try:
         for count, seed in enumerate(numbers, 1):
             program = hostile(seed)
-            began = time.monotonic()
             act = yard.stepped if count % THROUGH_ENV_EVERY == 0 else yard.judged
-            try:
-                problems = act(program)
-            except Exception as error:  # nothing that a submission does may raise here
-                problems = [f"{type(error).__name__}: {error}"]
-            longest = max(longest, (time.monotonic() - began, seed))
-            problems += yard.left()
+            with device_lock("redteam"):  # the cases beside this leave markers in the same places
+                began = time.monotonic()
+                try:
+                    problems = act(program)
+                except Exception as error:  # nothing that a submission does may raise here
+                    problems = [f"{type(error).__name__}: {error}"]
+                longest = max(longest, (time.monotonic() - began, seed))
+                problems += yard.left()
             if count % PROBE_EVERY == 0 and (problem := yard.probe()):
                 problems.append(problem)
             if problems:
@@ -238,7 +246,8 @@ def run(numbers: list[int]) -> str:
             if len(failures) >= 10:
                 break
     finally:
-        problems = yard.close()
+        with device_lock("redteam"):
+            problems = yard.close()
     if problems:
         failures.append("\n  ".join(["at the end:", *problems]))
     report = (
