@@ -55,7 +55,8 @@ def gae(
         gamma: discount per turn, 0 to 1.
         lam: trace decay, 0 to 1.
         mask: same shape, False for turns that do not count. The advantage of the turn before one ends with the value of
-            the state in which that one began, as after a fault.
+            the state in which that one began, as after a fault. Turns at the end of a row that do not count, and are
+            neither terminated nor truncated, are padding; the last one before them ends with `bootstrap`.
 
     Returns:
         `Gae`, both arrays 0 where `mask` is False.
@@ -79,7 +80,9 @@ def gae(
     require_finite(reward, valid, "rewards")
     require_finite(value, valid, "values")
     outside = cut.copy()
-    outside[..., -1] = True
+    # whether this turn or one after it is there: it counts, or it is a fault that ended the episode, and no padding
+    later = np.flip(np.logical_or.accumulate(np.flip(valid | cut | ended, -1), -1), -1)
+    outside |= ~np.concatenate([later[..., 1:], np.zeros((*shape[:-1], 1), dtype=np.bool_)], -1)
     outside &= ~ended  # the value after these turns is in no row
     after = _bootstrap(bootstrap, outside & valid, shape)
     advantages = np.zeros(shape)

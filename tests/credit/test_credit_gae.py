@@ -95,6 +95,14 @@ def test_a_turn_that_does_not_count_hands_over_its_value():
     assert result.targets.tolist() == [*expected.targets, 0.0]
 
 
+def test_an_episode_that_goes_on_is_bootstrapped_before_padding():
+    padded = gae([1, 2, 0], [0, 0, 7], terminated=[0, 0, 0], bootstrap=5.0, mask=[1, 1, 0], gamma=0.5, lam=1)
+    alone = gae([1, 2], [0, 0], terminated=[0, 0], bootstrap=5.0, gamma=0.5, lam=1)
+    assert padded.advantages.tolist() == [*alone.advantages, 0.0]
+    with pytest.raises(InvalidOptionError, match=r"goes on after turn \[1\]"):
+        gae([1, 2, 0], [0, 0, 0], terminated=[0, 0, 0], mask=[1, 1, 0])
+
+
 def test_padding_may_hold_anything():
     result = gae([[1.0, math.nan]], [[0.5, math.nan]], terminated=[[True, False]], mask=[[True, False]])
     assert result.advantages.tolist() == [[0.5, 0.0]]
