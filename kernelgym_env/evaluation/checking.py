@@ -242,7 +242,7 @@ def _call(
             return
         verdict = judging.compare(answer, case, reference)
         judging.error_ratio = max(verdict.ratio, 0.0 if math.isnan(judging.error_ratio) else judging.error_ratio)
-        late = _changed_late(judging, answer, reference) if "tree" in answer else ""
+        late = _changed_late(judging, answer, reference) if "tree" in answer and "unfit" not in answer else ""
         if late:
             raise Outcome(Status.WRONG, _LATE.format(path=late), finding="C9")
         if not verdict.ok:

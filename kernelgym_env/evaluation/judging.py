@@ -286,6 +286,8 @@ class Judging:
             stride = told.get("stride")
             if not _is_dense(leaf["shape"], stride):
                 raise WorkerEnded("garbage", "it claims strides that do not fit its output")
+            # where there is one element, no step is taken, and any number may stand there
+            stride = [by if extent > 1 else 1 for extent, by in zip(leaf["shape"], stride, strict=True)]
             tensors.append(self.buffers[name].tensor({**leaf, "stride": stride}))
         return tensors
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from typing import Any, TypeGuard
 
 from kernelgym_env.evaluation.attribution import Sampler, Shares, supported
 from kernelgym_env.evaluation.buffers import Buffer
@@ -28,6 +29,8 @@ __all__ = ["check_attribution", "check_denied", "foreign_code"]
 
 _WATCHED_S, _MOST_ROUNDS, _ENOUGH = 0.1, 5, 50
 """Seconds of one round of calls, rounds at most, and samples at which no further round follows."""
+
+_MOST_CALLS = 10**9
 
 _LEAST_SHARE = 0.25
 _LEAST_SAMPLES = 4
@@ -58,7 +61,7 @@ def check_denied(judging: Judging, case: Case, reference: Reference) -> None:
         message = {"op": "denied", "out": reference.out_tree, "allowed": _let_through(allowed)}
         answer = judging.command(judging.candidate, message, judging.protocol.deadlines.run_s)
         found, captured = answer.get("found"), answer.get("captured")
-        if not isinstance(found, list) or not isinstance(captured, list):
+        if not _are_names(found) or not _are_names(captured):
             raise WorkerEnded("garbage", "it did not say which operators it used")
         captured = [name for name in captured if allowed != "gemm" or name not in GEMM]
         if found or captured:
@@ -80,6 +83,10 @@ def check_denied(judging: Judging, case: Case, reference: Reference) -> None:
         check_again(judging, case, reference)  # wrong there too, if it gives an old answer
         text = "The output is right only where torch's computing operators are available. "
         raise Outcome(Status.POLICY, text + verdict.message, finding="A3")
+
+
+def _are_names(answer: Any) -> TypeGuard[list[str]]:
+    return isinstance(answer, list) and all(isinstance(name, str) for name in answer)
 
 
 def _let_through(allowed: str) -> list[str]:
@@ -109,7 +116,7 @@ def check_attribution(judging: Judging, case: Case, reference: Reference) -> Non
             calls = 0
             for _ in range(_MOST_ROUNDS):
                 answer = judging.command(worker, message, judging.protocol.deadlines.run_s)
-                if type(answer.get("calls")) is not int or answer["calls"] < 1:
+                if type(answer.get("calls")) is not int or not 1 <= answer["calls"] <= _MOST_CALLS:
                     raise WorkerEnded("garbage", "it did not say how often it called")
                 calls += answer["calls"]
                 # a busy machine gives few looks

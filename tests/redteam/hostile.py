@@ -2,6 +2,7 @@
 
 - `hostile` -- the submission of a seed.
 - `Hostile` -- its source, and what it was made of.
+- `forged` -- a program whose answers to the judge are not the harness's.
 - `shown` -- what a failure prints of it.
 
 Three families: programs put together from fragments (what is done, at which moment, and what is returned), answers to
@@ -22,7 +23,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["MOMENTS", "Hostile", "hostile", "shown"]
+__all__ = ["MOMENTS", "Hostile", "forged", "hostile", "shown"]
 
 
 @dataclass(frozen=True)
@@ -792,6 +793,11 @@ _ASKED = {
 _OPS = ("load", "tensors", "weights", "buffer", "inputs", "call", "denied", "repeat", "batch", "time")
 
 
+def forged(spoil: str, *, also: str = "", how: str = "") -> str:
+    """A program that is right and answers the judge itself: `spoil` are indented lines that change `reply` to `op`."""
+    return _FORGER.format(also=also, spoil=spoil, forge=_FORGE[how])
+
+
 def _forger(rng: random.Random) -> tuple[str, list[str]]:
     parts, lines = [], []
     for _ in range(rng.choice((1, 1, 2, 3))):
@@ -808,7 +814,7 @@ def _forger(rng: random.Random) -> tuple[str, list[str]]:
     if how:
         parts.append(f"sent {how}")
     also = rng.choice(("", "", "print('0.1234567 ' * 1000)", "sys.stdout = None"))
-    return _FORGER.format(also=also, spoil="\n".join(lines), forge=_FORGE[how]), parts
+    return forged("\n".join(lines), also=also, how=how), parts
 
 
 # damaged honest programs

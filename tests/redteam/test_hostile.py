@@ -16,8 +16,8 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
-from hostile import MOMENTS, Hostile, hostile, shown
-from programs import QUICK, RIGHT, TASK
+from hostile import MOMENTS, Hostile, forged, hostile, shown
+from programs import QUICK, RIGHT, TASK, task
 
 import kernelgym_env  # noqa: F401  (registers the environments)
 from kernelgym_env import pools, settings
@@ -280,3 +280,37 @@ def test_the_programs_are_of_every_kind() -> None:
         assert any(f" at {moment}" in part for part in parts), moment
     for kind in ("returns:", "forward:", "parameters:", "entry:", "damaged:", "sent", "a child", "shared memory"):
         assert any(kind in part for part in parts), kind
+
+
+FORGED = {
+    "operators that are no names": ("denied", "reply['found'] = reply['captured'] = [{}]", "forbid"),
+    "products that are no names": ("denied", "reply['captured'] = [{}]", "gemm"),
+    "calls without number": ("repeat", "reply['calls'] = 10**400", "gemm"),
+    "unfit and a tree": ("call", "reply['unfit'], reply['tree'] = 'x', {'t': 5}", "allow"),
+    "a stride beyond all": ("call", "reply['tree']['stride'] = [10**30, 1]", "allow"),
+    "a reply that is no dict of errors": ("call", "reply['error'] = [reply]", "allow"),
+}
+ROW = task("        return args[0].abs()", "[torch.randn(1, 256)]")
+OWN = """
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x.abs()
+"""
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_forged_answer_is_no_fault(local_pool: LocalPool, what: str) -> None:
+    op, change, allowed = FORGED[what]
+    # torch's operators are refused in that call; where nothing is asked for, they are not found
+    clean = "        reply['found'], reply['captured'] = [], []\n        reply.pop('failed', None)\n"
+    spoil = f"    if op == 'denied':\n{clean}    if op == {op!r}:\n        {change}"
+    source = forged(spoil) + OWN
+    submission = Submission(ROW, source, device="cpu", protocol=SHORT, library_ops=allowed)
+    before = local_pool.stats()["judge_restarts"]
+    evaluation = local_pool.submit(submission).result(timeout=120)
+    assert evaluation.status not in (Status.FAULT, Status.TASK_INVALID), evaluation.fault or evaluation.feedback
+    assert local_pool.stats()["judge_restarts"] == before
