@@ -9,7 +9,7 @@ Three families: programs put together from fragments (what is done, at which mom
 the judge in place of the harness's, and honest programs damaged at random. Only honest ones are damaged, so that every
 program is what was written here.
 
-All of it is harmless also where nothing confines it. A program makes files named ``kg_marker_*`` and overwrites none,
+All of it is harmless also where nothing confines it. A program makes files named ``kg_marker_h*`` and overwrites none,
 small shared memory of that name, some sleeping children that end after half a minute, up to 256 MB of memory, up to
 5 MB of output; it ends or breaks its own process, and talks to inherited sockets and pipes.
 """
@@ -88,21 +88,21 @@ _PLACES = ("/tmp", "/var/tmp", "/dev/shm", ".")
 
 def _write_marker(rng: random.Random) -> str:
     place = rng.choice((*(repr(place) for place in _PLACES), "tempfile.gettempdir()", 'os.environ.get("TMPDIR", ".")'))
-    name = rng.choice((f"kg_marker_{rng.randrange(10**6)}", "kg_marker_é\\udcff", f"kg_marker_{'n' * 200}"))
+    name = rng.choice((f"kg_marker_h_{rng.randrange(10**6)}", "kg_marker_h_é\\udcff", f"kg_marker_h_{'n' * 200}"))
     return f'with open({place} + "/{name}", "x") as file:\n    file.write("x" * {rng.choice((0, 1, 5000))})'
 
 
 def _many_files(rng: random.Random) -> str:
     return rng.choice(
         (
-            'for n in range(200):\n    open(f"kg_marker_{n}", "x").close()',
-            'for n in range(100):\n    os.mkdir("kg_marker_deep")\n    os.chdir("kg_marker_deep")',
-            'os.mkdir("kg_marker_shut", 0)',
-            'os.symlink("/", "kg_marker_root")\nos.symlink("kg_marker_loop", "kg_marker_loop")',
-            'os.mkfifo("kg_marker_fifo")',
-            'with open("kg_marker_sparse", "xb") as file:\n    file.truncate(100 << 20)',
-            'open(b"kg_marker_\\xff\\n", "x").close()',
-            'os.mkdir("kg_marker_gone")\nos.chdir("kg_marker_gone")\nos.rmdir("../kg_marker_gone")',
+            'for n in range(200):\n    open(f"kg_marker_h_{n}", "x").close()',
+            'for n in range(100):\n    os.mkdir("kg_marker_h_deep")\n    os.chdir("kg_marker_h_deep")',
+            'os.mkdir("kg_marker_h_shut", 0)',
+            'os.symlink("/", "kg_marker_h_root")\nos.symlink("kg_marker_h_loop", "kg_marker_h_loop")',
+            'os.mkfifo("kg_marker_h_fifo")',
+            'with open("kg_marker_h_sparse", "xb") as file:\n    file.truncate(100 << 20)',
+            'open(b"kg_marker_h_\\xff\\n", "x").close()',
+            'os.mkdir("kg_marker_h_gone")\nos.chdir("kg_marker_h_gone")\nos.rmdir("../kg_marker_h_gone")',
         )
     )
 
@@ -139,7 +139,7 @@ def _memory(rng: random.Random) -> str:
 
 
 def _shared(rng: random.Random) -> str:
-    name = f"kg_marker_{rng.randrange(10**6)}"
+    name = f"kg_marker_h_{rng.randrange(10**6)}"
     return rng.choice(
         (
             "from multiprocessing.shared_memory import SharedMemory\n"
@@ -148,7 +148,7 @@ def _shared(rng: random.Random) -> str:
             "ctypes.CDLL(None).shmget(0, 4096, 0o1600)",
             f"ctypes.CDLL(None).sem_open(b'/{name}', 0o300, 0o600, 1)",
             "ctypes.CDLL(None).msgget(0, 0o1600)",
-            'os.ftruncate(os.memfd_create("kg_marker_memfd"), 1 << 20)',
+            'os.ftruncate(os.memfd_create("kg_marker_h_memfd"), 1 << 20)',
             "builtins.kg_tensor = torch.ones(1000).share_memory_()",
             "import torch.multiprocessing\ntorch.multiprocessing.set_sharing_strategy('file_system')\n"
             "builtins.kg_tensor = torch.ones(1000).share_memory_()",
@@ -419,7 +419,7 @@ def _network(rng: random.Random) -> str:
         (
             'socket.create_connection(("127.0.0.1", 9), timeout=0.2)',
             'socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", 9))',
-            'socket.socket(socket.AF_UNIX).bind("\\0kg_marker")',
+            'socket.socket(socket.AF_UNIX).bind("\\0kg_marker_h")',
             'server = socket.socket()\nserver.bind(("127.0.0.1", 0))\nserver.listen()',
             "builtins.kg_pair = socket.socketpair()",
         )

@@ -23,7 +23,6 @@ import kernelgym_env  # noqa: F401  (registers the environments)
 from kernelgym_env import pools, settings
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.feedback import FEEDBACK_LEVELS, at_level
-from kernelgym_env.evaluation.locks import device_lock
 from kernelgym_env.evaluation.protocols import Deadlines
 from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.evaluation.submission import Submission
@@ -45,6 +44,7 @@ THROUGH_ENV_EVERY = 4
 _PLACES = ("/tmp", "/var/tmp", "/dev/shm")
 _JOB_USERS = range(61_184, 61_184 + 4_096)
 _SLACK = 4
+_MARKER = "kg_marker_h"
 
 
 def seeds(usual: range) -> list[int]:
@@ -52,8 +52,8 @@ def seeds(usual: range) -> list[int]:
 
 
 def suspicious(path: Path) -> bool:
-    """Whether a new file can be a submission's; on this machine others make files too."""
-    if path.name.startswith("kg_"):
+    """Whether a new file can be of these programs; others make files too, and red-team cases leave other markers."""
+    if _MARKER in path.name:
         return True
     try:
         return path.lstat().st_uid in _JOB_USERS
@@ -87,6 +87,7 @@ class Yard:
 
     def __init__(self) -> None:
         self.markers, self.running = Markers(), Processes()
+        self.seen: set[Path] = set()
         self.listed = {place: set(os.listdir(place)) for place in _PLACES}
         self.ipc = ipc()
         self.before = (files("self"), threading.active_count())
@@ -165,7 +166,10 @@ class Yard:
     def left(self) -> list[str]:
         """What is left of the last submission."""
         problems = [f"process {pid}" for pid in self.running.left([self.judge], 3.0)]
-        problems += [f"marker {path}" for path, _ in self.markers.clear()]
+        for path in self.markers.new():
+            if suspicious(path) and path not in self.seen:
+                self.seen.add(path)
+                problems.append(f"marker {path}")
         for place in _PLACES:
             new = set(os.listdir(place)) - self.listed[place]
             problems += [f"file {place}/{name}" for name in new if suspicious(Path(place, name))]
@@ -231,14 +235,13 @@ def run(numbers: list[int]) -> str:
         for count, seed in enumerate(numbers, 1):
             program = hostile(seed)
             act = yard.stepped if count % THROUGH_ENV_EVERY == 0 else yard.judged
-            with device_lock("redteam"):  # the cases beside this leave markers in the same places
-                began = time.monotonic()
-                try:
-                    problems = act(program)
-                except Exception as error:  # nothing that a submission does may raise here
-                    problems = [f"{type(error).__name__}: {error}"]
-                longest = max(longest, (time.monotonic() - began, seed))
-                problems += yard.left()
+            began = time.monotonic()
+            try:
+                problems = act(program)
+            except Exception as error:  # nothing that a submission does may raise here
+                problems = [f"{type(error).__name__}: {error}"]
+            longest = max(longest, (time.monotonic() - began, seed))
+            problems += yard.left()
             if count % PROBE_EVERY == 0 and (problem := yard.probe()):
                 problems.append(problem)
             if problems:
@@ -246,8 +249,7 @@ def run(numbers: list[int]) -> str:
             if len(failures) >= 10:
                 break
     finally:
-        with device_lock("redteam"):
-            problems = yard.close()
+        problems = yard.close()
     if problems:
         failures.append("\n  ".join(["at the end:", *problems]))
     report = (
