@@ -199,15 +199,18 @@ class Judging:
     def _refuse_failed_builds(self, answer: dict[str, Any]) -> None:
         if answer.get("builds_failed"):
             failed = answer["builds_failed"]
-            raise Outcome(
-                Status.COMPILE_ERROR, "\n".join(map(str, failed)) if isinstance(failed, list) else str(failed)
-            )
+            text = "\n".join(map(str, failed)) if isinstance(failed, list) else str(failed)
+            raise Outcome(Status.COMPILE_ERROR, self._discreet(text))
+
+    def _discreet(self, text: str) -> str:
+        """What a compiler says is told as it is, while the candidate has seen no inputs that could be in there."""
+        return without_values(text) if self._shown else text
 
     def _raise_error(self, answer: dict[str, Any]) -> None:
         error = answer["error"] if isinstance(answer["error"], dict) else {}
         text = f"{error.get('type')}: {error.get('message')}"
         if error.get("compile") is True:
-            raise Outcome(Status.COMPILE_ERROR, f"{text}\n{error.get('where')}")
+            raise Outcome(Status.COMPILE_ERROR, f"{self._discreet(text)}\n{error.get('where')}")
         raise Outcome(Status.RUNTIME_ERROR, f"{without_values(text)}\n{error.get('where')}")
 
     # correctness

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from kernelgym_env.evaluation import processes
@@ -18,10 +19,10 @@ from kernelgym_env.evaluation.judging import Judging, Outcome
 from kernelgym_env.evaluation.locks import device_lock
 from kernelgym_env.evaluation.measure import Side, measure
 from kernelgym_env.evaluation.outside import DISAGREE, TAMPERED, outside_us, overstated
-from kernelgym_env.evaluation.reference import Case, Reference
+from kernelgym_env.evaluation.reference import Case, Reference, TaskError
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.statistics import timing
-from kernelgym_env.evaluation.workers import Worker
+from kernelgym_env.evaluation.workers import Worker, WorkerEnded
 
 __all__ = ["time_both"]
 
@@ -41,22 +42,25 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
 
     Raises:
         Outcome: if a timed call gives a wrong output or an error.
+        TaskError: if the reference takes longer than a stage may.
+        RuntimeError: if the reference's process fails, which is no fault of the submission's.
     """
     candidate = judging.candidate
     assert candidate is not None
     with judging.stages.time("start"):
-        answer = twin.wait(judging.protocol.deadlines.import_s)
-        if "error" in answer:
-            raise RuntimeError(f"the reference's own process failed: {answer['error']['message'][:500]}")
-        judging.attach(twin, ("in", "weights"))
-        send_weights(judging, twin, reference, {name: name for name in reference.weight_leaves})
-        for worker in (candidate, twin):
-            judging.present(worker, contents.case, reference)
+        with _trusted():
+            answer = twin.wait(judging.protocol.deadlines.import_s)
+            if "error" in answer:
+                raise RuntimeError(f"the reference's own process failed: {answer['error']['message'][:500]}")
+            judging.attach(twin, ("in", "weights"))
+            send_weights(judging, twin, reference, {name: name for name in reference.weight_leaves})
+            judging.present(twin, contents.case, reference)
+        judging.present(candidate, contents.case, reference)
     flush = judging.protocol.flush_cpu_mib if judging.device == "cpu" else judging.protocol.flush_mib
     command = {"op": "time", "flush": flush << 20}
     inputs = _Inputs(judging, candidate, reference, contents)
     mine = Side(candidate, {**command, "out": reference.out_tree}, inputs.for_candidate)
-    theirs = Side(twin, {**command, "out": None}, inputs.for_twin(twin), lambda: processes.halted(candidate.pid))
+    theirs = _Twin(twin, {**command, "out": None}, inputs.for_twin(twin), lambda: processes.halted(candidate.pid))
     start = time.perf_counter()
     with device_lock(judging.lock):
         waited = time.perf_counter() - start
@@ -97,6 +101,27 @@ def _overstated(judging: Judging, side: Side, contents: Contents, reference: Ref
         text = "Calls take longer by a clock outside of the process than the clock inside of it says."
         raise Outcome(Status.INTEGRITY, text, finding="D6")
     return factor if factor > DISAGREE else 1.0
+
+
+@contextmanager
+def _trusted() -> Iterator[None]:
+    """What goes wrong inside is not booked on the submission."""
+    try:
+        yield
+    except WorkerEnded as ended:
+        if ended.kind == "timeout":
+            raise TaskError(f"the reference does not finish in time: {ended.detail}") from ended
+        raise RuntimeError(f"the reference's own process ended: {ended.detail}") from ended
+    except Outcome as outcome:
+        raise RuntimeError(f"the reference's own process failed: {outcome.detail[:500]}") from outcome
+
+
+class _Twin(Side):
+    """The reference's side."""
+
+    def time(self, calls: int, seconds: float, *, last: bool = True) -> list[float]:
+        with _trusted():
+            return super().time(calls, seconds, last=last)
 
 
 class _Inputs:

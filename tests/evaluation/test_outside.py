@@ -6,6 +6,7 @@ import pytest
 from programs import QUICK, TASK, task
 
 from kernelgym_env.evaluation.outside import overstated
+from kernelgym_env.evaluation.protocols import Deadlines
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.submission import Submission
 
@@ -61,3 +62,22 @@ def test_an_honest_clock_is_believed(judge):
 @pytest.mark.parametrize(("reported", "outside", "factor"), [(10, 5, 1), (10, 10, 1), (10, 25, 2.5), (10, 0, 1)])
 def test_only_a_time_that_is_too_short_is_held_against_it(reported, outside, factor):
     assert overstated(reported, outside) == factor
+
+
+@pytest.mark.parametrize(
+    ("act", "status", "said"),
+    [
+        ("__import__('os')._exit(3)", Status.FAULT, "own process ended: the process exited with code 3"),
+        ("1 // 0", Status.FAULT, "own process failed: ZeroDivisionError"),
+        ("__import__('time').sleep(60)", Status.TASK_INVALID, "the reference does not finish in time"),
+    ],
+)
+def test_a_reference_that_fails_where_it_is_timed_is_not_booked_on_the_submission(local_pool, act, status, said):
+    twin = task(
+        f"        if __name__ == 'kernel_submission': {act}\n        return args[0].sin() * 2", "[torch.randn(64, 64)]"
+    )
+    source = "import torch\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x.sin() * 2\n"
+    short = QUICK.replace(deadlines=Deadlines(run_s=3))
+    evaluation = local_pool.submit(Submission(twin, source, device="cpu", protocol=short)).result(timeout=120)
+    assert evaluation.status is status
+    assert said in evaluation.feedback + evaluation.fault
