@@ -16,7 +16,6 @@ concatenation, …), or inside Triton's interpreter, which computes with NumPy; 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import os
@@ -34,11 +33,12 @@ from kernelgym_env.evaluation import processes
 
 __all__ = ["Sampler", "Shares", "owner", "supported"]
 
-_SEIZE, _INTERRUPT, _GETREGSET, _CONT, _DETACH = 0x4206, 0x4207, 0x4204, 7, 17
+_SEIZE, _INTERRUPT, _GETREGSET, _CONT = 0x4206, 0x4207, 0x4204, 7
 _NT_PRSTATUS = 1
 _WALL = 0x40000000
 _PERIOD_S = 0.001
 _LOOK_S = 0.02
+_STOP_S = 0.005
 # index of the program counter among the 8-byte registers that PTRACE_GETREGSET gives
 _COUNTER = {"x86_64": 16, "aarch64": 32}
 
@@ -138,6 +138,22 @@ class _Ptrace:
         return self._words[self._counter]
 
 
+def _stopped(thread: int) -> int | None:
+    """The wait status of a thread that was told to stop; None if it does not within some milliseconds.
+
+    Waiting without end would not do: a process that ends waits for its children, which as zombies wait for whoever
+    traces them.
+    """
+    end = time.monotonic() + _STOP_S
+    while True:
+        stopped, status = os.waitpid(thread, os.WNOHANG | _WALL)
+        if stopped:
+            return status
+        if time.monotonic() > end:
+            return None
+        os.sched_yield()
+
+
 class _Map:
     """Which file an address of a process belongs to."""
 
@@ -196,7 +212,7 @@ class Sampler:
         self._thread.join()
 
     def _run(self) -> None:
-        """The thread's work. When a thread ends, the kernel lets go of all it traced."""
+        """The thread's work. When it ends, the kernel lets go of all that it traced, stopped or not."""
         ptrace = _Ptrace()
         held: dict[int, int] = {}  # thread to process
         look, start, rounds = 0.0, time.monotonic(), 0
@@ -217,11 +233,6 @@ class Sampler:
             self.shares.problem = self.shares.problem or str(error.strerror)
         finally:
             self.shares.period_s = (time.monotonic() - start) / max(1, rounds)
-            for thread in held:
-                with contextlib.suppress(OSError):
-                    ptrace(_INTERRUPT, thread)
-                    os.waitpid(thread, _WALL)
-                    ptrace(_DETACH, thread)
 
     def _seize(self, ptrace: _Ptrace, held: dict[int, int]) -> None:
         for process in processes.descendants(self._pid):
@@ -251,7 +262,10 @@ class Sampler:
             if file.read().rpartition(b")")[2].split()[0] != b"R":
                 return
         ptrace(_INTERRUPT, thread)
-        _, status = os.waitpid(thread, _WALL)
+        found = _stopped(thread)
+        if found is None:
+            return  # it stops later, and is let go at the next visit
+        status = found
         if not os.WIFSTOPPED(status):
             raise ProcessLookupError
         signal = 0 if status >> 16 else os.WSTOPSIG(status)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +85,31 @@ def busy():
     process.communicate()
 
 
+def until(holds):
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.skipif(not supported(), reason="needs Linux on x86-64 or Arm")
+def test_what_ends_while_it_is_watched_is_let_go():
+    """The first process of a PID namespace waits for its children when it ends, and these for whoever traces them."""
+    child = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {NUMPY!r}]).wait(0.6)"
+    for flags in (["unshare", "--user", "--pid", "--fork", "--mount-proc"], []):
+        process = subprocess.Popen(
+            [*flags, sys.executable, "-c", child], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        with Sampler(os.getpid(), "/nowhere", lambda: False):
+            time.sleep(1.5)
+            for below in processes.descendants(process.pid):
+                os.kill(below, signal.SIGKILL)
+            process.kill()
+            time.sleep(0.3)
+        assert process.wait(10) is not None
+        until(lambda: not set(processes.descendants(os.getpid())))  # noqa: B023
+
+
 @pytest.mark.skipif(not supported(), reason="needs Linux on x86-64 or Arm")
 def test_a_process_is_seen_and_let_go(busy):
     allowed = [False]
@@ -91,8 +118,7 @@ def test_a_process_is_seen_and_let_go(busy):
             time.sleep(0.01)
     assert sampler.shares.problem == ""
     assert any("multiarray" in name for _, name in sampler.shares.files)
-    with open(f"/proc/{busy.pid}/status") as file:
-        assert "TracerPid:\t0\n" in file.read()
+    until(lambda: "TracerPid:\t0\n" in Path(f"/proc/{busy.pid}/status").read_text())
     allowed[0] = True
     with Sampler(os.getpid(), "/nowhere", lambda: allowed[0]) as sampler:
         while sampler.shares.seen["allowed"] < 20:

@@ -1,5 +1,7 @@
 """Weights that change, work that is left behind, operators that are denied: real submissions on the CPU."""
 
+import time
+
 import pytest
 from programs import CTYPES, QUICK, RIGHT, task
 
@@ -254,6 +256,18 @@ def test_work_that_passes_no_dispatcher_of_the_call_is_seen(judge, source):
 
 def test_own_code_is_not_taken_for_a_library(judge):
     assert judge(CTYPES, LARGE, FORBID).status is Status.CORRECT
+
+
+@pytest.mark.parametrize("how", ["os._exit(7)", "os.kill(os.getpid(), 9)", "ctypes.string_at(8)"])
+def test_an_end_while_the_threads_are_looked_at_is_a_crash(judge, how):
+    source = CTYPES.replace(
+        "    def forward(self, x):", f"    calls = 0\n\n    def forward(self, x):\n        self.calls += 1\n"
+        f"        if self.calls > 40: {how}",
+    )  # fmt: skip
+    start = time.monotonic()
+    evaluation = judge(source, LARGE, FORBID)
+    assert evaluation.status is Status.CRASH, evaluation.feedback
+    assert time.monotonic() - start < 40
 
 
 # contents
