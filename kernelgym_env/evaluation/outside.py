@@ -1,11 +1,12 @@
-"""What calls take by the judge's own clock: a bound on what a candidate may report.
+"""What calls take by the kernel's account: a bound on what a candidate may report.
 
-Times are read beside the submission's code, which may tamper with the clock. From outside only whole commands can be
-timed, message and all, so a single short call cannot be told from the message. But many can: the slope between two
-batches of calls is a call's time without the message. And one call on inputs that were never seen before, less what an
-empty command takes, is a bound for whoever has kept the results of a batch.
+Times are read beside the submission's code, which may tamper with the clock. The operating system counts for itself how
+long each thread has run, and no process can change that. A call lasts at least as long as the thread that makes it runs
+meanwhile. What else runs on the machine makes calls longer, but not that count, so an honest time is never below it.
 
-Both leave the caches warm, so an honest cold call takes longer than they say.
+Handling a command takes time too, so a single short call cannot be told from it. But many can: the slope between two
+batches of calls is a call's time alone. And one call on inputs that were never seen before, less what an empty command
+takes, is a bound for whoever has kept the results of a batch.
 
 - `outside_us` -- microseconds that a call takes at the least.
 - `overstated` -- by what factor a reported time falls short of it.
@@ -14,9 +15,9 @@ Both leave the caches warm, so an honest cold call takes longer than they say.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 
+from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.judging import Judging
 from kernelgym_env.evaluation.reference import Reference
@@ -37,10 +38,9 @@ _LONG_S = 0.5
 
 
 def outside_us(judging: Judging, worker: Worker, contents: Contents, reference: Reference, reported_us: float) -> float:
-    """Microseconds that a call of the worker's model takes at the least, by this process's clock.
+    """Microseconds that a call of the worker's model takes at the least, by the kernel's account of its main thread.
 
-    What else runs on the machine only makes commands longer, so the least of several measurements is nearest to the
-    truth; none follows once one of them agrees with what was reported.
+    Of several measurements the least counts; none follows once one of them agrees with what was reported.
 
     Args:
         judging: the evaluation.
@@ -53,11 +53,13 @@ def outside_us(judging: Judging, worker: Worker, contents: Contents, reference: 
         WorkerEnded: if the worker does not answer in time.
         Outcome: if a call raises.
     """
+    below = processes.descendants(worker.pid)
 
     def seconds(calls: int) -> float:
-        start = time.perf_counter()
+        before = [processes.ran_s(pid) for pid in below]
         judging.command(worker, {"op": "batch", "calls": calls}, judging.protocol.deadlines.run_s)
-        return time.perf_counter() - start
+        # the candidate's own process is the one of them that did something
+        return max((processes.ran_s(pid) - ran for pid, ran in zip(below, before, strict=True)), default=0.0)
 
     def single() -> float:
         judging.present(worker, contents.mixed(), reference)

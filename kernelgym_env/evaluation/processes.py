@@ -3,6 +3,7 @@
 - `children`, `descendants` -- who is below a process.
 - `children_of_thread` -- the former at a fraction of the cost, for a process of one thread.
 - `kill_descendants` -- SIGKILL all of them, again and again, until none is left or time is up.
+- `ran_s` -- how long a process's main thread has run.
 - `halted` -- hold all of them still for a while.
 - `kill_user` -- SIGKILL everything that runs under a user id, all at once.
 """
@@ -16,7 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["children", "children_of_thread", "descendants", "halted", "kill_descendants", "kill_user"]
+__all__ = ["children", "children_of_thread", "descendants", "halted", "kill_descendants", "kill_user", "ran_s"]
 
 
 def _parents() -> dict[int, int]:
@@ -93,6 +94,15 @@ def kill_descendants(pid: int, seconds: float) -> int:
         if alive == [] or time.monotonic() > end:
             return len(seen)
         time.sleep(0.002)
+
+
+def ran_s(pid: int) -> float:
+    """Seconds for which the main thread of a process has run on a processor, 0 where the kernel does not tell."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[0]) * 1e-9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 @contextmanager

@@ -98,7 +98,7 @@ def _overstated(judging: Judging, side: Side, contents: Contents, reference: Ref
     if factor > DISAGREE:
         factor = min(factor, overstated(reported, outside_us(judging, side.worker, contents, reference, reported)))
     if factor > TAMPERED:
-        text = "Calls take longer by a clock outside of the process than the clock inside of it says."
+        text = "Calls take longer by the kernel's account than the clock inside of the process says."
         raise Outcome(Status.INTEGRITY, text, finding="D6")
     return factor if factor > DISAGREE else 1.0
 
