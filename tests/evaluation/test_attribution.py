@@ -95,19 +95,25 @@ def until(holds):
 @pytest.mark.skipif(not supported(), reason="needs Linux on x86-64 or Arm")
 def test_what_ends_while_it_is_watched_is_let_go():
     """The first process of a PID namespace waits for its children when it ends, and these for whoever traces them."""
-    child = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {NUMPY!r}]).wait(0.6)"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {NUMPY!r}], timeout=20)"
     for flags in (["unshare", "--user", "--pid", "--fork", "--mount-proc"], []):
         process = subprocess.Popen(
             [*flags, sys.executable, "-c", child], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        with Sampler(os.getpid(), "/nowhere", lambda: False):
-            time.sleep(1.5)
-            for below in processes.descendants(process.pid):
-                os.kill(below, signal.SIGKILL)
+        try:
+            with Sampler(os.getpid(), "/nowhere", lambda: False):
+                time.sleep(1.0)
+                below = processes.descendants(process.pid)
+                for pid in below:
+                    os.kill(pid, signal.SIGKILL)
+                time.sleep(0.3)
+            assert process.wait(10) is not None
+            until(lambda gone=below: not any(os.path.exists(f"/proc/{pid}") for pid in gone))
+        finally:
+            for pid in processes.descendants(process.pid):
+                os.kill(pid, signal.SIGKILL)
             process.kill()
-            time.sleep(0.3)
-        assert process.wait(10) is not None
-        until(lambda: not set(processes.descendants(os.getpid())))  # noqa: B023
+            process.wait()
 
 
 @pytest.mark.skipif(not supported(), reason="needs Linux on x86-64 or Arm")
