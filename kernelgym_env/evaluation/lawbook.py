@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kernelgym_env.evaluation.correctness import Expected, compare, floor_of
 from kernelgym_env.evaluation.laws import LEVELS, vary
 from kernelgym_env.evaluation.protocols import Protocol
-from kernelgym_env.evaluation.reference import Case, Reference, TaskError, clone, flat
+from kernelgym_env.evaluation.reference import Case, Reference, TaskError, clone, flat, map_tensors
 from kernelgym_env.tasks.model import INPUT_LAWS, Task
 
 __all__ = ["LawBook"]
@@ -131,8 +131,8 @@ class LawBook:
             return str(error)
         health = _health(reference, case, swing=_affordable(reference, case))
         problem = health.problem(self._usual)
-        if not problem and reference.null_answer(case):
-            problem = f"{reference.null_answer(case)} would pass"
+        if not problem and (answer := reference.null_answer(case)):
+            problem = f"{answer} would pass"
         return problem
 
 
@@ -179,21 +179,14 @@ def _specials(tensor: torch.Tensor) -> tuple[int, int]:
 def _nudged(inputs: list[Any]) -> list[Any]:
     """Inputs in float64, each float off by half a rounding step of its dtype, up or down."""
 
-    def nudge(node: Any) -> Any:
-        if isinstance(node, torch.Tensor):
-            if node.dtype not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
-                return node
-            exact = node.double()
-            sign = torch.randint_like(exact, 2) * 2 - 1
-            return exact * (1 + 0.5 * torch.finfo(node.dtype).eps * sign)
-        if isinstance(node, dict):
-            return {key: nudge(item) for key, item in node.items()}
-        if isinstance(node, (list, tuple)):
-            items = [nudge(item) for item in node]
-            return tuple(items) if isinstance(node, tuple) else items
-        return node
+    def nudge(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.dtype not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+            return tensor
+        exact = tensor.double()
+        sign = torch.randint_like(exact, 2) * 2 - 1
+        return exact * (1 + 0.5 * torch.finfo(tensor.dtype).eps * sign)
 
-    return [nudge(value) for value in inputs]
+    return [map_tensors(nudge, value) for value in inputs]
 
 
 class _Conversions(TorchDispatchMode):

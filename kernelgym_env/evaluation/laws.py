@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from kernelgym_env.evaluation.reference import clone
+from kernelgym_env.evaluation.reference import clone, map_tensors
 from kernelgym_env.tasks.model import INPUT_LAWS
 
 __all__ = ["LEVELS", "NATURE", "vary"]
@@ -112,17 +112,7 @@ def vary(name: str, inputs: list[Any], seed: int, level: int = 0) -> list[Any] |
                 view.copy_(values)
         return known[id(old)]
 
-    def walk(node: Any) -> Any:
-        if isinstance(node, torch.Tensor):
-            return tensor(node)
-        if isinstance(node, dict):
-            return {key: walk(item) for key, item in node.items()}
-        if isinstance(node, (list, tuple)):
-            items = [walk(item) for item in node]
-            return tuple(items) if isinstance(node, tuple) else items
-        return node
-
-    result = walk(inputs)
+    result = map_tensors(tensor, inputs)
     return result if changed else None
 
 

@@ -105,11 +105,8 @@ def check_attribution(judging: Judging, case: Case, reference: Reference) -> Non
         return
     worker = judging.candidate
     with judging.stages.time("correctness"):
-        if "inside" not in judging.buffers:
-            buffer = judging.buffers["inside"] = Buffer.create(1, "cpu")
-            message, fds = buffer.share()
-            command = {"op": "buffer", "name": "inside", **message}
-            judging.command(worker, command, judging.protocol.deadlines.import_s, fds)
+        judging.buffers["inside"] = Buffer.create(1, "cpu")
+        judging.attach(worker, ("inside",))
         judging.present(worker, case, reference)
         with Sampler(worker.pid, str(worker.folder), _reader(judging.buffers["inside"])) as sampler:
             message = {"op": "repeat", "seconds": _WATCHED_S, "allowed": _let_through(allowed)}

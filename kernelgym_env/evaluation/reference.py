@@ -13,7 +13,7 @@ import random
 import sys
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -363,18 +363,27 @@ def _flat(node: Any, shape: dict[str, Any]) -> Iterator[Any]:
         yield from _flat(item, below)
 
 
-def clone(value: Any) -> Any:
-    """A copy of a pytree of arguments; its tensors have the same strides."""
+def map_tensors(change: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
+    """A pytree of arguments with each tensor replaced by what `change` makes of it; all else stays."""
     if isinstance(value, torch.Tensor):
-        if not value.numel():
-            return value.clone()
-        return _storage_line(value).clone().as_strided(value.shape, value.stride())
+        return change(value)
     if isinstance(value, dict):
-        return {key: clone(item) for key, item in value.items()}
+        return {key: map_tensors(change, item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        items = [clone(item) for item in value]
+        items = [map_tensors(change, item) for item in value]
         return tuple(items) if isinstance(value, tuple) else items
     return value
+
+
+def clone(value: Any) -> Any:
+    """A copy of a pytree of arguments; its tensors have the same strides."""
+    return map_tensors(_clone, value)
+
+
+def _clone(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.numel():
+        return tensor.clone()
+    return _storage_line(tensor).clone().as_strided(tensor.shape, tensor.stride())
 
 
 def _storage_line(tensor: torch.Tensor) -> torch.Tensor:
@@ -387,20 +396,17 @@ def _storage_line(tensor: torch.Tensor) -> torch.Tensor:
 
 def _to(value: Any, device: torch.device, dtype: torch.dtype | None = None) -> Any:
     """Move the tensors of a pytree to a device, floating ones to a dtype; strides are kept."""
-    if isinstance(value, torch.Tensor):
-        value = value.detach()
-        wanted = dtype if dtype is not None and value.is_floating_point() else value.dtype
-        if value.device == device and wanted == value.dtype:
-            return value
-        if not value.numel():
-            return value.to(device, wanted)
-        return _storage_line(value).to(device, wanted).as_strided(value.shape, value.stride())
-    if isinstance(value, dict):
-        return {key: _to(item, device, dtype) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        items = [_to(item, device, dtype) for item in value]
-        return tuple(items) if isinstance(value, tuple) else items
-    return value
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        tensor = tensor.detach()
+        wanted = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
+        if tensor.device == device and wanted == tensor.dtype:
+            return tensor
+        if not tensor.numel():
+            return tensor.to(device, wanted)
+        return _storage_line(tensor).to(device, wanted).as_strided(tensor.shape, tensor.stride())
+
+    return map_tensors(move, value)
 
 
 def _same(one: list[Any], two: list[Any]) -> bool:

@@ -16,15 +16,6 @@ from kernelgym_env.limits import MAX_SOURCE_CHARS
 from kernelgym_env.tasks import Task
 
 
-@pytest.fixture
-def judge(local_pool):
-    def run(source, on=TASK, **options):
-        options = {"device": "cpu", "protocol": QUICK, **options}
-        return local_pool.submit(Submission(on, source, **options)).result(timeout=120)
-
-    return run
-
-
 def _judge_pid(pool):
     return pool.stats()["judges"]["cpu"]
 

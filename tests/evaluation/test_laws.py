@@ -6,14 +6,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from programs import QUICK, RIGHT, TASK, copy_of, task
+from programs import QUICK, RIGHT, copy_of, task
 
 from kernelgym_env.evaluation.lawbook import LawBook
 from kernelgym_env.evaluation.laws import LEVELS, NATURE, vary
 from kernelgym_env.evaluation.protocols import get_protocol
 from kernelgym_env.evaluation.reference import Reference, TaskError, clone
 from kernelgym_env.evaluation.result import Status
-from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.tasks import Task, load_task, task_ids
 from kernelgym_env.tasks.model import INPUT_LAWS
 
@@ -255,15 +254,6 @@ def test_every_core_task_is_valid_and_bears_laws(task_id):
 
 
 # submissions
-
-
-@pytest.fixture
-def judge(local_pool):
-    def run(source, on=TASK, **options):
-        options = {"device": "cpu", "protocol": QUICK, **options}
-        return local_pool.submit(Submission(on, source, **options)).result(timeout=120)
-
-    return run
 
 
 def submission(body: str) -> str:

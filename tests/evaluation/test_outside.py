@@ -1,9 +1,9 @@
-"""The judge's own clock against what a submission reports."""
+"""The kernel's account of a thread against what a submission reports."""
 
 from __future__ import annotations
 
 import pytest
-from programs import QUICK, TASK, task
+from programs import QUICK, task
 
 from kernelgym_env.evaluation.outside import overstated
 from kernelgym_env.evaluation.protocols import Deadlines
@@ -38,14 +38,6 @@ time.perf_counter_ns = hundredth
 time.perf_counter = lambda: KEEP() / 1e11
 time.monotonic = time.time = time.perf_counter
 """
-
-
-@pytest.fixture
-def judge(local_pool):
-    def run(source, on=TASK):
-        return local_pool.submit(Submission(on, source, device="cpu", protocol=QUICK)).result(timeout=120)
-
-    return run
 
 
 def test_a_clock_that_runs_slow_is_found_out(judge):

@@ -6,7 +6,6 @@ import pytest
 from programs import CTYPES, QUICK, RIGHT, task
 
 from kernelgym_env.evaluation.result import Status
-from kernelgym_env.evaluation.submission import Submission
 
 FORBID = QUICK.replace(library_ops="forbid")
 GEMM = QUICK.replace(library_ops="gemm")
@@ -19,16 +18,6 @@ AFFINE = task(
 LINEAR = task(
     "        return torch.relu(self.l(args[0]))", "[torch.randn(64, 48)]", "        self.l = nn.Linear(48, 80)"
 )
-
-
-@pytest.fixture
-def judge(local_pool):
-    from programs import TASK
-
-    def run(source, on=TASK, protocol=QUICK):
-        return local_pool.submit(Submission(on, source, device="cpu", protocol=protocol)).result(timeout=120)
-
-    return run
 
 
 def module(init, body):
