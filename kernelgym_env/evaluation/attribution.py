@@ -11,7 +11,8 @@ concatenation, …), or inside Triton's interpreter, which computes with NumPy; 
 
 - `Shares` -- what was seen.
 - `Sampler` -- watches a process and its descendants from a thread of its own.
-- `owner` -- whose code a mapped file is.
+- `owner` -- whose code a mapped file is; `installed_folders` says where nothing is a submission's own,
+  `library_name` what it is called.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ import sys
 import sysconfig
 import threading
 import time
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kernelgym_env.evaluation import processes
+from kernelgym_env.evaluation.codemap import CodeMap
 
-__all__ = ["Sampler", "Shares", "owner", "supported"]
+__all__ = ["PRODUCTS", "Sampler", "Shares", "installed_folders", "library_name", "owner", "supported"]
 
 _SEIZE, _INTERRUPT, _GETREGSET, _CONT = 0x4206, 0x4207, 0x4204, 7
 _NT_PRSTATUS = 1
@@ -46,8 +47,12 @@ _NEUTRAL = (
     "ld-linux", "ld-musl", "libc.", "libc-", "libm.", "libm-", "libmvec", "libpthread", "libdl", "librt", "libgcc_s",
     "libstdc++", "libc++", "libgomp", "libomp", "libiomp5", "libpython", "python3", "libffi", "_ctypes", "libz.",
     "libtorch_python", "_C.", "libshm", "[vdso]", "[vsyscall]", "[heap]", "[stack]",
+    "libcuda.", "libcudart", "libcupti", "libnvidia-", "/dev/nvidia",
 )  # fmt: skip
 _TENSOR = ("libtorch", "libc10", "libcaffe2")
+
+PRODUCTS = ("blas", "mkl", "lapack", "blis", "dnn", "libtorch", "libc10")
+"""Parts of the names of libraries that give matrix products and convolutions."""
 
 
 @dataclass
@@ -104,7 +109,20 @@ def owner(path: str, scratch: str, installed: tuple[str, ...]) -> str:
     return "own"
 
 
-def _installed() -> tuple[str, ...]:
+def library_name(path: str) -> str:
+    """What a library is called in a message: its file, and for a module of Python the package before it.
+
+    >>> library_name("/usr/lib/libopenblas.so.0")
+    'libopenblas.so.0'
+    >>> library_name("/usr/lib/python3/site-packages/numpy/_core/_multiarray_umath.cpython-312-x86_64-linux-gnu.so")
+    'numpy/_multiarray_umath'
+    """
+    name = os.path.basename(path)
+    package = path.rpartition("-packages/")[2].split("/")[0]
+    return f"{package}/{name.split('.')[0]}" if ".cpython-" in name or ".abi3." in name else name
+
+
+def installed_folders() -> tuple[str, ...]:
     """Folders in which nothing is a submission's own."""
     paths = sysconfig.get_paths()
     found = {paths[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")}
@@ -154,32 +172,6 @@ def _stopped(thread: int) -> int | None:
         os.sched_yield()
 
 
-class _Map:
-    """Which file an address of a process belongs to."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._starts: list[int] = []
-        self._ranges: list[tuple[int, str]] = []
-
-    def read(self) -> None:
-        found = []
-        with open(f"/proc/{self._pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
-            for line in file:
-                fields = line.rstrip("\n").split(None, 5)
-                if "x" in fields[1]:
-                    low, _, high = fields[0].partition("-")
-                    found.append((int(low, 16), int(high, 16), fields[5] if len(fields) > 5 else ""))
-        self._starts = [low for low, _, _ in found]
-        self._ranges = [(high, path) for _, high, path in found]
-
-    def find(self, address: int) -> str | None:
-        index = bisect_right(self._starts, address) - 1
-        if index < 0 or address >= self._ranges[index][0]:
-            return None
-        return self._ranges[index][1]
-
-
 class Sampler:
     """Watches what runs below a process, while the ``with`` block is open.
 
@@ -199,9 +191,9 @@ class Sampler:
         self._allowed = allowed
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._maps: dict[int, _Map] = {}
+        self._maps: dict[int, CodeMap] = {}
         self._whose: dict[str, str] = {}
-        self._places = _installed()
+        self._places = installed_folders()
 
     def __enter__(self) -> Sampler:
         self._thread.start()
@@ -278,7 +270,7 @@ class Sampler:
 
     def _note(self, process: int, address: int, allowed: bool) -> None:
         if process not in self._maps:
-            self._maps[process] = _Map(process)
+            self._maps[process] = CodeMap(process)
         path = self._maps[process].find(address)
         if path is None:  # mapped since the last look
             self._maps[process].read()
@@ -290,4 +282,4 @@ class Sampler:
             whose = "allowed"
         self.shares.seen[whose] += 1
         if whose in ("library", "tensor"):
-            self.shares.files[whose, os.path.basename(path)] += 1
+            self.shares.files[whose, library_name(path)] += 1

@@ -5,12 +5,13 @@ commands, measures what it is told to, and reports; the judge believes only what
 own clock bounds. The trusted reference runs through this same file, in a like process.
 
 Commands (JSON, see `wire`): ``load``, ``tensors``, ``weights``, ``buffer``, ``inputs``, ``call``, ``denied``,
-``repeat``, ``batch``, ``time``.
+``repeat``, ``batch``, ``trace``, ``time``.
 """
 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import importlib.util
 import os
 import random
@@ -19,7 +20,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -36,8 +37,10 @@ from kernelgym_env.evaluation.buffers import (
     skeleton,
     span,
 )
+from kernelgym_env.evaluation.cupti import CuptiError, Tracer
 from kernelgym_env.evaluation.delivery import Courier
 from kernelgym_env.evaluation.denied import Denied, watch_captures
+from kernelgym_env.evaluation.device_clock import DeviceClock
 from kernelgym_env.evaluation.weights import describe_tensors, tensors_of
 
 __all__ = ["serve"]
@@ -46,9 +49,13 @@ _MODULE = "kernel_submission"
 _MAX_TEXT = 16_384
 _LATE_S = 0.01
 _LARGE_BYTES = 1 << 30
+_MOST_KERNELS = 64
 # taken before a submission's code can replace it
 _synchronize = torch.cuda.synchronize
 _copy = torch.Tensor.copy_
+_empty = torch.empty
+_address = torch.Tensor.data_ptr
+_wait = torch.cuda._sleep
 _FOLDER = ""
 _COMPILERS = ("g++", "gcc", "cc", "c++", "clang", "clang++", "nvcc", "ninja", "hipcc", "ptxas")
 _COMPILE_ERRORS = ("CompilationError", "CompileException", "NVRTCError", "CompileTimeAssertionFailure")
@@ -164,6 +171,9 @@ class _Harness:
         self.device = "cpu"
         self.flush: torch.Tensor | None = None
         self.captured: list[str] = []
+        self.clock: DeviceClock | None = None
+        self.tracer: Tracer | None = None
+        self.no_tracer = "there is no GPU"
 
     def run(self) -> None:
         with watch_captures(self.captured.append):
@@ -184,6 +194,9 @@ class _Harness:
         """Import the source; construct its model where `construct` is set."""
         self.device = command["device"]
         self.courier = Courier(self.device)
+        if self.device != "cpu":
+            self.clock = DeviceClock(torch.device(self.device).index or 0)
+            self._attach_tracer()
         if command["threads"]:
             torch.set_num_threads(command["threads"])
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = command["tf32"]
@@ -208,6 +221,12 @@ class _Harness:
             self.model.train(command["train_mode"])
         self._sync()
         return {"ok": True}
+
+    def _attach_tracer(self) -> None:
+        try:
+            self.tracer = Tracer()
+        except (CuptiError, OSError, AttributeError) as error:
+            self.no_tracer = str(error)
 
     def do_buffer(self, command: dict[str, Any]) -> dict[str, Any]:
         """Map a buffer of the judge under a name; the previous one of that name is dropped."""
@@ -306,47 +325,89 @@ class _Harness:
         with torch.no_grad(), Denied(frozenset(command["allowed"]), inside=inside), _told_of_interpreter(inside):
             while not calls or time.monotonic() < end:
                 self.model(*self.arguments)
+                self._sync()
                 calls += 1
         torch.set_num_threads(threads)
         return {"calls": calls}
 
     def do_batch(self, command: dict[str, Any]) -> dict[str, Any]:
-        """So many calls, without a clock of this process."""
+        """So many calls, without a clock of this process.
+
+        A GPU is first given so many cycles of waiting, during which the calls are launched: what is seen from outside
+        is then the device's time, not the launches'.
+        """
+        if command["wait"]:
+            _wait(command["wait"])
         with torch.no_grad():
             for _ in range(command["calls"]):
                 self.model(*self.arguments)
         self._sync()
         return {"ok": True}
 
+    def do_trace(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Calls while CUPTI notes what they launch.
+
+        Torch's computing operators are refused but for those in `allowed`; none is where that is null.
+        """
+        if self.tracer is None:
+            return {"problem": self.no_tracer}
+        depth = 0
+
+        def inside(enters: bool) -> None:
+            nonlocal depth
+            depth += 1 if enters else -1
+
+        def run() -> None:
+            allowed = command["allowed"]
+            mode = nullcontext() if allowed is None else Denied(frozenset(allowed), inside=inside)
+            with torch.no_grad(), mode:
+                for _ in range(command["calls"]):
+                    self.model(*self.arguments)
+            self._sync()
+
+        try:
+            kernels = self.tracer.trace(run, lambda: depth > 0)
+        except CuptiError as error:
+            return {"problem": str(error)}
+        return {"kernels": [dataclasses.asdict(kernel) for kernel in kernels[:_MOST_KERNELS]]}
+
     def do_time(self, command: dict[str, Any]) -> dict[str, Any]:
-        """`calls` cold calls; microseconds of each, and the last output in the output buffer if `out` is given."""
-        calls, flush = command["calls"], command["flush"]
+        """Cold calls; microseconds of each, and the last output in the output buffer if `out` is given.
+
+        There are as many as there are entries in `swaps`; each names the parts that are exchanged before it between the
+        arguments and the other set.
+        """
+        swaps, flush = command["swaps"], command["flush"]
         if self.flush is None or self.flush.numel() != flush:
             self.flush = torch.empty(flush, dtype=torch.uint8, device=self.device)
         clock = self._time_cuda if self.device != "cpu" else self._time_cpu
-        with torch.no_grad():
-            times, result = clock(calls)
+        with torch.no_grad(), self._elsewhere(command["moved"]):
+            times, result = clock(swaps)
         answer = self._deliver(result, command["out"], "out") if command["out"] is not None else {}
         self._sync()
         return {"us": times, **answer}
 
-    def _time_cuda(self, calls: int) -> tuple[list[float], Any]:
-        assert self.flush is not None
-        pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(calls)]
-        result = None
-        torch.cuda.synchronize()
-        for start, end in pairs:
-            self.flush.zero_()
-            start.record()
-            result = self.model(*self.arguments)
-            end.record()
-        torch.cuda.synchronize()
-        return [start.elapsed_time(end) * 1e3 for start, end in pairs], result
+    @contextmanager
+    def _elsewhere(self, sizes: list[int]) -> Iterator[None]:
+        """Hold memory of these sizes, so that what calls allocate lies elsewhere than before.
 
-    def _time_cpu(self, calls: int) -> tuple[list[float], Any]:
+        One call is made first: it gets the new places from the system, which takes time.
+        """
+        held = [_empty(size, dtype=torch.uint8, device=self.device) for size in sizes]
+        if held:
+            self.model(*self.arguments)
+        yield
+        del held
+
+    def _time_cuda(self, swaps: list[Any]) -> tuple[list[float], Any]:
+        assert self.flush is not None and self.clock is not None
+        places = [_address(self.buffers[name].bytes) for name in ("in", "other") if name in self.buffers]
+        return self.clock.time(lambda: self.model(*self.arguments), swaps, self.flush, places)
+
+    def _time_cpu(self, swaps: list[Any]) -> tuple[list[float], Any]:
         assert self.flush is not None
         times, result = [], None
-        for _ in range(calls):
+        for _ in swaps:
             self.flush.fill_(1)
             start = time.perf_counter_ns()
             result = self.model(*self.arguments)

@@ -18,6 +18,7 @@ import torch
 
 from kernelgym_env.evaluation.buffers import Buffer, build, is_description, leaves, skeleton
 from kernelgym_env.evaluation.correctness import Verdict, compare_all
+from kernelgym_env.evaluation.evidence import Evidence
 from kernelgym_env.evaluation.feedback import explain, without_values
 from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.reference import Case, Reference
@@ -122,6 +123,7 @@ class Judging:
         self.error_ratio = math.nan
         self.figures: dict[str, Any] = {}
         self.laws: list[str] = []
+        self.evidence = Evidence(problem="not looked for")
         self.workers: list[Worker] = []
         self.buffers: dict[str, Buffer] = {}
         self.candidate: Worker | None = None

@@ -32,15 +32,17 @@ class Side:
     Attributes:
         worker: the process.
         command: the ``time`` command without its number of calls.
-        deliver: writes inputs into the shared buffer before calls, and says what becomes of the answer: a function that
-            raises to end the measurement.
+        deliver: writes inputs into the shared buffer before so many calls, the last of a block or not; gives what is
+            exchanged between them, and what becomes of the answer: a function that raises to end the measurement.
+        moved: draws the sizes of memory that the worker holds during a block.
         quiet: entered around each block.
         blocks: microseconds per call by block, filled in by `measure`.
     """
 
     worker: Worker
     command: dict[str, Any]
-    deliver: Callable[[bool], Callable[[dict[str, Any]], None]]
+    deliver: Callable[[int, bool], tuple[list[Any], Callable[[dict[str, Any]], None]]]
+    moved: Callable[[], list[int]] = list
     quiet: Callable[[], AbstractContextManager[None]] = nullcontext
     blocks: list[list[float]] = field(default_factory=list)
 
@@ -52,8 +54,8 @@ class Side:
             seconds: deadline.
             last: whether they are the last of a block.
         """
-        check = self.deliver(last)
-        answer = self.worker.ask({**self.command, "calls": calls}, seconds)
+        swaps, check = self.deliver(calls, last)
+        answer = self.worker.ask({**self.command, "swaps": swaps, "moved": self.moved()}, seconds)
         check(answer)
         times = answer.get("us")
         if (
@@ -90,6 +92,7 @@ def measure(
     *,
     single: bool,
     each: bool,
+    between: Callable[[], None],
 ) -> Measured:
     """Time both sides.
 
@@ -100,6 +103,7 @@ def measure(
         rng: draws the orders; seeded from the secret.
         single: one call a block, for a task that overwrites its inputs.
         each: inputs are delivered before each call, not before each block.
+        between: called after each pair of blocks, for what must not disturb one side more than the other.
 
     Raises:
         WorkerEnded: if a side does not answer in time.
@@ -128,6 +132,7 @@ def measure(
         rng.shuffle(order)
         for side in order:
             side.blocks.append(run(side, calls))
+        between()
         done, spent = len(candidate.blocks), time.perf_counter() - start
         if done >= protocol.max_blocks or (done >= _FEWEST_BLOCKS and spent > _PATIENCE * protocol.budget_s):
             break

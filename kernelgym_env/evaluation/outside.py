@@ -1,8 +1,13 @@
-"""What calls take by the kernel's account: a bound on what a candidate may report.
+"""What calls take by a clock that a candidate cannot reach: a bound on what it may report.
 
-Times are read beside the submission's code, which may tamper with the clock. The operating system counts for itself how
-long each thread has run, and no process can change that. A call lasts at least as long as the thread that makes it runs
-meanwhile. What else runs on the machine makes calls longer, but not that count, so an honest time is never below it.
+Times are read beside the submission's code, which may tamper with the clock.
+
+On a CPU, the operating system counts for itself how long each thread has run, and no process can change that. A call
+lasts at least as long as the thread that makes it runs meanwhile. What else runs on the machine makes calls longer, but
+not that count, so an honest time is never below it.
+
+On a GPU, nobody keeps such an account of one process, so the judge's own wall clock is read around commands that end
+when the device is idle. The device is kept waiting while calls are launched, so that the host's time does not count.
 
 Handling a command takes time too, so a single short call cannot be told from it. But many can: the slope between two
 batches of calls is a call's time alone. And one call on inputs that were never seen before, less what an empty command
@@ -15,6 +20,7 @@ takes, is a bound for whoever has kept the results of a batch.
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable
 
 from kernelgym_env.evaluation import processes
@@ -36,9 +42,17 @@ _MOST_CALLS = 4096
 _REPEATS = 6
 _LONG_S = 0.5
 
+_QUEUED = 64
+"""Calls in the shorter of two batches on a GPU, at most: what is launched ahead has a limit."""
+
+_FEW = 4
+_CYCLES_PER_S = 2e9
+_SLACK_S = {"slope": 3e-6, "single": 50e-6}
+"""What a GPU's call may seem to take longer from outside: a launch after the other, and the way to the device's end."""
+
 
 def outside_us(judging: Judging, worker: Worker, contents: Contents, reference: Reference, reported_us: float) -> float:
-    """Microseconds that a call of the worker's model takes at the least, by the kernel's account of its main thread.
+    """Microseconds that a call of the worker's model takes at the least, by a clock that it cannot reach.
 
     Of several measurements the least counts; none follows once one of them agrees with what was reported.
 
@@ -53,28 +67,83 @@ def outside_us(judging: Judging, worker: Worker, contents: Contents, reference: 
         WorkerEnded: if the worker does not answer in time.
         Outcome: if a call raises.
     """
-    below = processes.descendants(worker.pid)
+    enough = reported_us * DISAGREE * 1e-6
 
-    def seconds(calls: int) -> float:
-        before = [processes.ran_s(pid) for pid in below]
-        judging.command(worker, {"op": "batch", "calls": calls}, judging.protocol.deadlines.run_s)
+    def fresh() -> None:
+        judging.present(worker, contents.mixed(), reference)
+
+    bound = _thread_s if judging.device == "cpu" else _device_s
+    return max(bound(_Batches(judging, worker), fresh, enough), 0.0) * 1e6
+
+
+class _Batches:
+    """Batches of calls, timed from outside."""
+
+    def __init__(self, judging: Judging, worker: Worker) -> None:
+        self._judging = judging
+        self._worker = worker
+        self._below = processes.descendants(worker.pid) if judging.device == "cpu" else []
+
+    def _run(self, calls: int, wait_s: float = 0.0) -> None:
+        message = {"op": "batch", "calls": calls, "wait": int(wait_s * _CYCLES_PER_S)}
+        self._judging.command(self._worker, message, self._judging.protocol.deadlines.run_s)
+
+    def ran_s(self, calls: int) -> float:
+        """Seconds that the worker's main thread ran meanwhile."""
+        before = [processes.ran_s(pid) for pid in self._below]
+        self._run(calls)
         # the candidate's own process is the one of them that did something
-        return max((processes.ran_s(pid) - ran for pid, ran in zip(below, before, strict=True)), default=0.0)
+        return max((processes.ran_s(pid) - ran for pid, ran in zip(self._below, before, strict=True)), default=0.0)
+
+    def wall_s(self, calls: int, wait_s: float = 0.0) -> float:
+        """Wall seconds until the device was idle."""
+        start = time.perf_counter()
+        self._run(calls, wait_s)
+        return time.perf_counter() - start
+
+
+def _thread_s(batches: _Batches, fresh: Callable[[], None], enough: float) -> float:
+    """Seconds of a call by the kernel's account of the main thread."""
+    seconds = batches.ran_s
 
     def single() -> float:
-        judging.present(worker, contents.mixed(), reference)
+        fresh()
         return seconds(1) - nothing
 
     def slope() -> float:
         return (seconds(3 * calls) - seconds(calls)) / (2 * calls)
 
-    enough = reported_us * DISAGREE * 1e-6
     nothing = statistics.median(seconds(0) for _ in range(_REPEATS))
     bound = _least(single, enough)
     calls, limit = 1, min(_MOST_CALLS, max(1, int(_LONG_S / max(bound, 1e-9))))
     while calls < limit and seconds(calls) < _BATCH_S:
         calls = min(2 * calls, limit)
-    return max(bound, _least(slope, enough), 0.0) * 1e6
+    return max(bound, _least(slope, enough))
+
+
+def _device_s(batches: _Batches, fresh: Callable[[], None], enough: float) -> float:
+    """Seconds of a call on the device by the judge's wall clock, less what an honest call may seem to take longer."""
+    batches.wall_s(1)
+    host = batches.wall_s(_FEW) / _FEW  # to launch a call, or to compute it where that takes longer
+    ahead = min(2 * host, _BATCH_S)
+
+    def after_new(calls: int) -> float:
+        fresh()  # what the device does after another process used it takes longer, with calls or without
+        return batches.wall_s(calls, ahead)
+
+    def single() -> float:
+        return after_new(1) - nothing
+
+    def slope() -> float:
+        wait_s = min(4 * calls * host, _LONG_S)
+        return (batches.wall_s(3 * calls, wait_s) - batches.wall_s(calls, wait_s)) / (2 * calls)
+
+    nothing = statistics.median(after_new(0) for _ in range(_REPEATS))
+    bound = _least(single, enough + _SLACK_S["single"]) - _SLACK_S["single"]
+    if host * _FEW > _BATCH_S:
+        return bound  # long enough for a single one to tell
+    calls = max(_FEW, min(_QUEUED, int(_BATCH_S / host)))
+    return max(bound, _least(slope, enough + _SLACK_S["slope"]) - _SLACK_S["slope"])
 
 
 def _least(measure: Callable[[], float], enough: float) -> float:

@@ -1,12 +1,12 @@
 """Did the submission compute it itself?
 
-Two looks at the same call, for every policy but ``allow``: once with torch's computing operators refused, by what the
-candidate's own dispatcher is asked for; and, on a CPU, by where its threads are seen from outside, which finds NumPy, a
-BLAS called by pointer, and operators on other threads too.
+Three looks at the same call, for every policy but ``allow``: once with torch's computing operators refused, by what the
+candidate's own dispatcher is asked for; by where its threads are seen from outside, which finds NumPy, a BLAS called by
+pointer, and operators on other threads too; and, on a GPU, by what launched the kernels that ran.
 
 - `check_denied` -- the first.
-- `check_attribution` -- the second.
-- `foreign_code` -- the rule that it goes by.
+- `check_attribution` -- the second; `foreign_code` is the rule that it goes by.
+- `check_launches` -- the third; `evidence` has its rules.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
-from kernelgym_env.evaluation.attribution import Sampler, Shares, supported
+from kernelgym_env.evaluation.attribution import PRODUCTS, Sampler, Shares, supported
 from kernelgym_env.evaluation.buffers import Buffer
 from kernelgym_env.evaluation.checking import check_again
 from kernelgym_env.evaluation.denied import GEMM
+from kernelgym_env.evaluation.evidence import Evidence, attribute, library_kernels
 from kernelgym_env.evaluation.feedback import without_values
 from kernelgym_env.evaluation.judging import Judging, Outcome
 from kernelgym_env.evaluation.reference import Case, Reference
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.workers import WorkerEnded
 
-__all__ = ["check_attribution", "check_denied", "foreign_code"]
+__all__ = ["check_attribution", "check_denied", "check_launches", "foreign_code"]
 
 _WATCHED_S, _MOST_ROUNDS, _ENOUGH = 0.1, 5, 50
 """Seconds of one round of calls, rounds at most, and samples at which no further round follows."""
@@ -37,7 +38,10 @@ _LEAST_SAMPLES = 4
 _LEAST_US = {"library": 10.0, "tensor": 100.0}
 """Microseconds a call below which such code is no more than what passing a tensor on takes."""
 
-_PRODUCTS = ("blas", "mkl", "lapack", "blis", "dnnl", "libtorch", "libc10")
+_LEAST_HOST_US = 100.0
+"""The same on the host of a GPU, where launching goes through installed code too."""
+
+_TRACED_CALLS = 3
 
 
 def _allowed(judging: Judging) -> str:
@@ -94,14 +98,14 @@ def _let_through(allowed: str) -> list[str]:
 
 
 def check_attribution(judging: Judging, case: Case, reference: Reference) -> None:
-    """Calls for a moment, while the judge looks at whose code the candidate's threads are in. On a CPU only.
+    """Calls for a moment, while the judge looks at whose code the candidate's threads are in.
 
     Raises:
         Outcome: `POLICY`, naming the files.
     """
     assert judging.candidate is not None
     allowed = _allowed(judging)
-    if allowed == "allow" or judging.device != "cpu" or not supported():
+    if allowed == "allow" or not supported():
         return
     worker = judging.candidate
     with judging.stages.time("correctness"):
@@ -119,7 +123,7 @@ def check_attribution(judging: Judging, case: Case, reference: Reference) -> Non
                 # a busy machine gives few looks
                 if sampler.shares.seen.total() >= _ENOUGH or sampler.shares.problem:
                     break
-    if names := foreign_code(sampler.shares, calls, gemm=allowed == "gemm"):
+    if names := foreign_code(sampler.shares, calls, gemm=allowed == "gemm", host=judging.device != "cpu"):
         text = f"Installed libraries do the work: {', '.join(names)}. Compute it in your own kernels."
         raise Outcome(Status.POLICY, text, finding="A4")
 
@@ -129,26 +133,60 @@ def _reader(buffer: Buffer) -> Callable[[], bool]:
     return lambda: byte.value != 0
 
 
-def foreign_code(shares: Shares, calls: int, *, gemm: bool) -> list[str]:
+def foreign_code(shares: Shares, calls: int, *, gemm: bool, host: bool = False) -> list[str]:
     """Files of installed code that does a quarter of the work or more, most first; empty if there is none.
 
     Args:
         shares: what was seen.
         calls: number of calls meanwhile.
         gemm: whether products may come from a library.
+        host: whether the work is a GPU's, so that its host is to wait and launch only.
     """
     names: list[str] = []
     if not calls:
         return names
     for whose, least_us in _LEAST_US.items():
+        least_us = _LEAST_HOST_US if host else least_us
         files = {
             name: count
             for (kind, name), count in shares.files.items()
-            if kind == whose and not (gemm and any(part in name.lower() for part in _PRODUCTS))
+            if kind == whose and not (gemm and any(part in name.lower() for part in PRODUCTS))
         }
         count = sum(files.values())
         spent_us = count * shares.period_s * 1e6 / calls
-        work = count + shares.seen["own"]
+        work = shares.seen.total() if host else count + shares.seen["own"]
         if count >= _LEAST_SAMPLES and spent_us >= least_us and count >= _LEAST_SHARE * work:
             names += sorted(files, key=lambda name: -files[name])
     return names[:4]
+
+
+def check_launches(judging: Judging, case: Case, reference: Reference) -> Evidence:
+    """Calls while what they launch is noted, on a GPU; under ``allow`` only to say what was seen.
+
+    Raises:
+        Outcome: `POLICY`, naming the libraries whose kernels did the work, or saying that no kernel of its own ran.
+    """
+    assert judging.candidate is not None
+    allowed = _allowed(judging)
+    worker = judging.candidate
+    with judging.stages.time("correctness"):
+        judging.present(worker, case, reference)
+        names = None if allowed == "allow" else _let_through(allowed)
+        message = {"op": "trace", "calls": _TRACED_CALLS, "allowed": names}
+        answer = judging.command(worker, message, judging.protocol.deadlines.run_s)
+    if "kernels" not in answer:
+        return Evidence(problem=without_values(str(answer.get("problem")))[:200])
+    kernels = attribute(answer["kernels"], _TRACED_CALLS, str(worker.folder))
+    if kernels is None:
+        raise WorkerEnded("garbage", "it did not say which kernels ran")
+    if not kernels:
+        return Evidence(problem="no kernel was seen")
+    evidence = Evidence.of(kernels)
+    if allowed == "allow":
+        return evidence
+    if libraries := library_kernels(kernels, gemm=allowed == "gemm"):
+        text = f"Kernels of installed libraries do the work: {', '.join(libraries)}. Compute it in your own kernels."
+        raise Outcome(Status.POLICY, text, finding="A4")
+    if allowed == "forbid" and not evidence.own_launches:
+        raise Outcome(Status.POLICY, "No kernel of your own ran. Compute it in your own kernels.", finding="A3")
+    return evidence

@@ -28,7 +28,7 @@ from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.feedback import explain, without_values
 from kernelgym_env.evaluation.judging import Judging, Outcome, Stages
 from kernelgym_env.evaluation.lawbook import LawBook
-from kernelgym_env.evaluation.ownership import check_attribution, check_denied
+from kernelgym_env.evaluation.ownership import check_attribution, check_denied, check_launches
 from kernelgym_env.evaluation.protocols import Protocol, get_protocol
 from kernelgym_env.evaluation.reference import Reference, TaskError, derive_seed
 from kernelgym_env.evaluation.result import Evaluation, Finding, Status
@@ -164,6 +164,8 @@ class Session:
             protocol=protocol.name,
             device=self.name,
             error_ratio=judging.error_ratio,
+            coverage=judging.evidence.coverage,
+            own_launches=judging.evidence.own_launches,
             findings=findings,
             feedback="" if status is Status.FAULT else explain(detail, output=printed),
             fault=detail if status is Status.FAULT else "",
@@ -175,6 +177,7 @@ class Session:
                 "versions": self.zygote.versions,
                 "protocol": protocol.to_dict(),
                 "input_laws": judging.laws,
+                "evidence": judging.evidence.to_dict(),
                 "backend": backend,
                 "sandbox": self.sandbox.mode,
                 "isolation": judging.candidate.isolation if judging.candidate else {},
@@ -232,6 +235,9 @@ class Session:
         if twin is None:
             return "Triton ran in its interpreter on the CPU: checked for correctness, not timed."
         time_both(judging, twin, contents, reference, rng)
+        if self.kind == "cuda":
+            # last, since what looks at launches may make later ones slower
+            judging.evidence = check_launches(judging, contents.mixed(), reference)
         return ""
 
     def _probe(self, reference: Reference, seed: int) -> None:

@@ -10,9 +10,11 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from kernelgym_env.evaluation import processes
+from kernelgym_env.evaluation.buffers import Buffer, build
 from kernelgym_env.evaluation.checking import send_weights
 from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.judging import Judging, Outcome
@@ -28,6 +30,9 @@ __all__ = ["time_both"]
 
 _FEWEST_CHECKS = 3
 _CHECKING_SHARE = 0.25
+_PLACES = 4
+_MOVED_BYTES = 1 << 30
+_OTHER_BYTES = 8 << 30
 
 
 def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Reference, rng: random.Random) -> None:
@@ -53,22 +58,29 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
             if "error" in answer:
                 raise RuntimeError(f"the reference's own process failed: {answer['error']['message'][:500]}")
             judging.attach(twin, ("in", "weights"))
+            if judging.device != "cpu" and contents.varied and judging.buffers["in"].size <= _OTHER_BYTES:
+                judging.buffers["other"] = Buffer.create(judging.buffers["in"].size, judging.device)
+                judging.attach(twin, ("other",))
             send_weights(judging, twin, reference, {name: name for name in reference.weight_leaves})
             judging.present(twin, contents.case, reference)
+        judging.attach(candidate, ("other",))
         judging.present(candidate, contents.case, reference)
     flush = judging.protocol.flush_cpu_mib if judging.device == "cpu" else judging.protocol.flush_mib
     command = {"op": "time", "flush": flush << 20}
     inputs = _Inputs(judging, candidate, reference, contents)
-    mine = Side(candidate, {**command, "out": reference.out_tree}, inputs.for_candidate)
-    theirs = _Twin(twin, {**command, "out": None}, inputs.for_twin(twin), lambda: processes.halted(candidate.pid))
+    moved = _Moved(rng, 0 if judging.device == "cpu" or reference.mutates else reference.out_size)
+    mine = Side(candidate, {**command, "out": reference.out_tree}, inputs.for_candidate, moved)
+    halt = partial(processes.halted, candidate.pid)
+    theirs = _Twin(twin, {**command, "out": None}, inputs.for_twin(twin), moved, halt)
     start = time.perf_counter()
     with device_lock(judging.lock):
         waited = time.perf_counter() - start
         judging.stages.current = "timing"
         each = judging.device == "cpu" and inputs.contents.varied
-        result = measure(mine, theirs, judging.protocol, rng, single=reference.mutates, each=each)
+        single = reference.mutates
+        result = measure(mine, theirs, judging.protocol, rng, single=single, each=each, between=inputs.compare)
         began = time.perf_counter()
-        factor = _overstated(judging, mine, inputs.contents, reference) if judging.device == "cpu" else 1.0
+        factor = _overstated(judging, mine, inputs.contents, reference)
         judging.stages.add("timing", time.perf_counter() - began)
     judging.stages.add("queue", waited)
     judging.stages.add("timing", result.busy_s)
@@ -98,7 +110,7 @@ def _overstated(judging: Judging, side: Side, contents: Contents, reference: Ref
     if factor > DISAGREE:
         factor = min(factor, overstated(reported, outside_us(judging, side.worker, contents, reference, reported)))
     if factor > TAMPERED:
-        text = "Calls take longer by the kernel's account than the clock inside of the process says."
+        text = "Calls take longer by a clock outside of the process than by the one inside."
         raise Outcome(Status.INTEGRITY, text, finding="D6")
     return factor if factor > DISAGREE else 1.0
 
@@ -124,6 +136,20 @@ class _Twin(Side):
             return super().time(calls, seconds, last=last)
 
 
+class _Moved:
+    """Sizes of memory to hold during a block, so that outputs lie at another place in each.
+
+    Where they lie makes a difference that no repeating takes away: a constant one between two processes.
+    """
+
+    def __init__(self, rng: random.Random, size: int) -> None:
+        self._rng = rng
+        self._size = size if size <= _MOVED_BYTES else 0
+
+    def __call__(self) -> list[int]:
+        return [self._size] * self._rng.randrange(_PLACES) if self._size else []
+
+
 class _Inputs:
     """What each side gets before its calls, and what becomes of the answers."""
 
@@ -135,29 +161,55 @@ class _Inputs:
         self._checks = 0
         self._checking_s = 0.0
         self._began = time.perf_counter()
+        self._due: tuple[dict[str, Any], Callable[[], Case]] | None = None
 
-    def for_candidate(self, last: bool) -> Callable[[dict[str, Any]], None]:
-        """New contents; at the end of a block nearly those of the call before, and the answer is compared."""
+    def for_candidate(self, calls: int, last: bool) -> tuple[list[Any], Callable[[dict[str, Any]], None]]:
+        """New contents, each nearly those of the call before; at the end of a block the answer is due to be compared.
+
+        It is compared later: the device is warmer after that, and it must not be one side alone that finds it so.
+        """
         look = last and (
             self._checks < _FEWEST_CHECKS or self._checking_s < _CHECKING_SHARE * (time.perf_counter() - self._began)
         )
-        case = self.contents.near() if last else self.contents.mixed()
         self.judging.buffers["out"].bytes.fill_(0xFF)
-        self.judging.present(self.candidate, case, self.reference)
-        return lambda answer: self._compare(answer, case) if look else self.judging.refuse_error(answer)
+        swaps, final = self._write(self.candidate, calls, near=last)
 
-    def for_twin(self, twin: Worker) -> Callable[[bool], Callable[[dict[str, Any]], None]]:
-        """New contents; its answers are not looked at."""
+        def keep(answer: dict[str, Any]) -> None:
+            self.judging.refuse_error(answer)
+            self._due = (answer, final) if look else None
 
-        def deliver(last: bool) -> Callable[[dict[str, Any]], None]:
-            self.judging.present(twin, self.contents.mixed(), self.reference)
-            return self.judging.refuse_error
+        return swaps, keep
+
+    def for_twin(self, twin: Worker) -> Callable[[int, bool], tuple[list[Any], Callable[[dict[str, Any]], None]]]:
+        """New contents likewise; its answers are not looked at."""
+
+        def deliver(calls: int, last: bool) -> tuple[list[Any], Callable[[dict[str, Any]], None]]:
+            return self._write(twin, calls, near=False)[0], self.judging.refuse_error
 
         return deliver
 
-    def _compare(self, answer: dict[str, Any], case: Case) -> None:
+    def _write(self, worker: Worker, calls: int, *, near: bool) -> tuple[list[Any], Callable[[], Case]]:
+        """Write what a worker gets; what is exchanged before each call; what the last one gets."""
+        if "other" not in self.judging.buffers:
+            case = self.contents.near() if near else self.contents.mixed()
+            self.judging.present(worker, case, self.reference)
+            return [[]] * calls, lambda: case
+        walk = self.contents.walk(calls)
+        self.reference.deliver(walk.other, build(walk.other.tree, self.judging.buffers["other"].tensor))
+        self.judging.present(worker, walk.first, self.reference)
+        return walk.swaps, walk.last
+
+    def compare(self) -> None:
+        """Compare the answer that is due, if there is one.
+
+        Raises:
+            Outcome: if it is wrong.
+        """
+        if self._due is None:
+            return
+        (answer, final), self._due = self._due, None
         start = time.perf_counter()
-        self.judging.refuse_error(answer)
+        case = final()
         self.reference.expect(case)
         verdict = self.judging.compare(answer, case, self.reference)
         self._checks += 1

@@ -102,6 +102,14 @@ def _confine(control: socket.socket, request: dict[str, Any], readable: Readable
     wire.send(control, {"isolation": report})
 
 
+def _renew_caches() -> None:
+    """CuPy 14 looks up the folder of its cache once, when it is imported: before the fork, where it was another one."""
+    backend: Any = getattr(sys.modules.get("cupy.cuda.compiler"), "_kernel_cache_backend", None)
+    if hasattr(backend, "_cache_dir"):
+        backend._cache_dir = os.environ["CUPY_CACHE_DIR"]
+        os.makedirs(backend._cache_dir, exist_ok=True)
+
+
 def _candidate(control: socket.socket, output: int, request: dict[str, Any], readable: Readable) -> None:
     """Become the process that runs a source. Does not return."""
     code = 0
@@ -127,6 +135,7 @@ def _candidate(control: socket.socket, output: int, request: dict[str, Any], rea
         from kernelgym_env.evaluation.sandbox import trial
 
         _confine(control, request, readable)
+        _renew_caches()
         if request["trial"]:
             trial.answer(control)
         else:

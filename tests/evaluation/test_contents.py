@@ -109,3 +109,41 @@ def test_one_set_is_given_again():
     made = Contents([only], random.Random(0))
     assert not made.varied
     assert made.mixed() is only and made.near() is only
+
+
+@pytest.mark.parametrize("shape", [(64, 8), (5, 3, 2), (2, 40)])
+def test_a_walk_says_what_each_call_gets(shape):
+    one, two = torch.randn(shape), torch.randn(shape)
+    indices = [torch.randint(0, 9, (shape[0], 2)) for _ in range(2)]
+    made = contents([one, indices[0]], [two, indices[1]])
+    walk = made.walk(6)
+    tree, size = describe(walk.first.inputs, dense=False)
+    # what the worker does with plain memory
+    memory = [torch.zeros(size, dtype=torch.uint8) for _ in range(2)]
+    for case, bytes_ in zip((walk.first, walk.other), memory, strict=True):
+        for leaf, tensor in zip(tree["items"], case.inputs, strict=True):
+            raw = tensor.reshape(-1).view(torch.uint8)
+            bytes_[leaf["offset"] : leaf["offset"] + raw.numel()] = raw
+    before = memory[0].clone()
+    for parts in walk.swaps:
+        assert len(parts) == 2
+        for offset, count in parts:
+            place = slice(offset, offset + count)
+            kept = memory[0][place].clone()
+            memory[0][place], memory[1][place] = memory[1][place], kept
+        assert not torch.equal(memory[0], before)
+        before = memory[0].clone()
+    last = walk.last()
+    for leaf, tensor in zip(tree["items"], last.inputs, strict=True):
+        raw = tensor.reshape(-1).view(torch.uint8)
+        assert torch.equal(memory[0][leaf["offset"] : leaf["offset"] + raw.numel()], raw)
+    # each row or element is one of the two sets'
+    assert bool(((last.inputs[0] == one) | (last.inputs[0] == two)).all())
+
+
+def test_a_walk_over_what_cannot_be_mixed_stays_where_it_is():
+    ordered = torch.arange(12.0)
+    made = contents([ordered], [ordered + 1])
+    walk = made.walk(3)
+    assert walk.swaps == [[], [], []]
+    assert walk.last() is walk.first

@@ -7,83 +7,15 @@ import time
 
 import gymnasium as gym
 import pytest
+from gpu_programs import CUPY, PROTOCOL, TASK, TRITON
 from programs import QUICK, task
 
 from kernelgym_env.evaluation import processes
-from kernelgym_env.evaluation.protocols import Allclose, Deadlines, get_protocol
+from kernelgym_env.evaluation.protocols import Allclose, Deadlines
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.submission import Submission
-from kernelgym_env.pools.local import LocalPool
 
 pytestmark = pytest.mark.gpu
-
-PROTOCOL = get_protocol("strict").replace(
-    library_ops="allow",
-    min_blocks=5,
-    max_blocks=10,
-    budget_s=0.5,
-    deadlines=Deadlines(import_s=30, build_s=300, first_call_s=60, run_s=10),
-)
-TASK = task("        return torch.relu(args[0]) * 2", "[torch.randn(4096, 4096)]")
-
-TRITON = """
-import torch
-import triton
-import triton.language as tl
-from torch import nn
-
-
-@triton.jit
-def kernel(x, y, n, B: tl.constexpr):
-    i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
-    v = tl.load(x + i, mask=i < n)
-    tl.store(y + i, tl.maximum(v, 0.0) * 2, mask=i < n)
-
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        y = torch.empty_like(x)
-        kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), 1024)
-        return y
-"""
-
-CUPY = '''
-import cupy
-import torch
-from torch import nn
-
-kernel = cupy.RawKernel(r"""
-extern "C" __global__ void relu2(const float* x, float* y, long long n) {
-    const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) y[i] = fmaxf(x[i], 0.0f) * 2.0f;
-}
-""", "relu2")
-
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        y = torch.empty_like(x)
-        n = x.numel()
-        with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
-            kernel(((n + 255) // 256,), (256,), (x.data_ptr(), y.data_ptr(), n))
-        return y
-'''
-
-
-@pytest.fixture(scope="module")
-def pool():
-    made = LocalPool()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def judge(pool):
-    def run(source, on=TASK, **options):
-        options = {"protocol": PROTOCOL, **options}
-        return pool.submit(Submission(on, source, device="cuda", **options)).result(timeout=600)
-
-    return run
 
 
 @pytest.mark.parametrize(("name", "source"), [("triton", TRITON), ("cupy", CUPY)], ids=["triton", "cupy"])
@@ -169,7 +101,9 @@ def test_tf32_is_right_where_the_protocol_has_it_or_tolerates_it(judge):
     reference = task("        return args[0] @ args[1]", "[torch.randn(1024, 1024), torch.randn(1024, 1024)]")
     source = reference.source.replace("class Model(", "class ModelNew(")
     cheat = "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True\n" + source
-    loose = PROTOCOL.replace(allclose=Allclose(0.5, 1e-2), precision="torch", inputs_on="cpu", input_sets=4)
+    loose = PROTOCOL.replace(
+        allclose=Allclose(0.5, 1e-2), precision="torch", inputs_on="cpu", input_sets=4, law_trials=0
+    )
     for protocol in (PROTOCOL.replace(precision="tf32"), loose):
         evaluation = judge(cheat, reference, protocol=protocol)
         assert evaluation.status is Status.CORRECT, evaluation.feedback

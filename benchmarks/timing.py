@@ -1,0 +1,362 @@
+"""How good a speedup is: a kernel against itself, and against one that is 5% slower.
+
+    python benchmarks/timing.py --out benchmarks/results/timing_h200.json
+
+- A/A: the reference against itself, each run in two new processes. Whatever differs from 1 is error.
+- A/B: a Triton kernel against the same one with 5% more work. What counts is how often it is ranked right.
+- Beside both the same by KernelBench's method, from its description: the mean of 100 calls between events, one process,
+  the reference after the candidate, the cache emptied before each call.
+- The outside clock: the slope of batches by the judge's wall clock against the device's events.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import secrets
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import kernelgym_env
+from kernelgym_env.evaluation.checking import match_weights, send_weights
+from kernelgym_env.evaluation.contents import Contents
+from kernelgym_env.evaluation.judging import Judging, Stages
+from kernelgym_env.evaluation.outside import outside_us
+from kernelgym_env.evaluation.protocols import Protocol, get_protocol
+from kernelgym_env.evaluation.reference import Reference, derive_seed
+from kernelgym_env.evaluation.session import Session
+from kernelgym_env.evaluation.speed import time_both
+from kernelgym_env.evaluation.submission import Submission
+from kernelgym_env.tasks import Task
+
+TASK = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, *args):
+        return {expression}
+
+
+def get_inputs():
+    return [{inputs}]
+
+
+def get_init_inputs():
+    return []
+"""
+
+TASKS = {
+    "relu-256x4096": ("torch.relu(args[0])", "torch.randn(256, 4096)"),
+    "softmax-1024x4096": ("torch.softmax(args[0], -1)", "torch.randn(1024, 4096)"),
+    "relu-4096x4096": ("torch.relu(args[0])", "torch.randn(4096, 4096)"),
+    "mm-1024": ("args[0] @ args[1]", "torch.randn(1024, 1024), torch.randn(1024, 1024)"),
+    "sum-8192x8192": ("args[0].sum(-1)", "torch.randn(8192, 8192)"),
+    "cumsum-2048x2048": ("args[0].cumsum(-1)", "torch.randn(2048, 2048)"),
+    "layernorm-8192x4096": ("nn.functional.layer_norm(args[0], (4096,))", "torch.randn(8192, 4096)"),
+    "chain-4096x4096": ("torch.tanh(args[0] * 2 + 1).abs().sqrt()", "torch.randn(4096, 4096)"),
+    "softmax-8192x8192": ("torch.softmax(args[0], -1)", "torch.randn(8192, 8192)"),
+    "conv-16x64x128x128": (
+        "nn.functional.conv2d(args[0], args[1], padding=1)",
+        "torch.randn(16, 64, 128, 128), torch.randn(64, 64, 3, 3)",
+    ),
+    "gelu-16384x8192": ("nn.functional.gelu(args[0])", "torch.randn(16384, 8192)"),
+    "mm-4096": ("args[0] @ args[1]", "torch.randn(4096, 4096), torch.randn(4096, 4096)"),
+}
+"""Expression and inputs by name; from some microseconds to some milliseconds."""
+
+SCALE = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def scale(x, y, n, blocks, B: tl.constexpr):
+    i = (tl.program_id(0) % blocks).to(tl.int64) * B + tl.arange(0, B)
+    tl.store(y + i, tl.load(x + i, mask=i < n) * 2.0, mask=i < n)
+
+
+class {name}(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        blocks = triton.cdiv(x.numel(), 2048)
+        scale[(blocks * {percent} // 100,)](x, y, x.numel(), blocks, 2048)
+        return y
+
+
+def get_inputs():
+    return [torch.randn({rows}, 4096)]
+
+
+def get_init_inputs():
+    return []
+"""
+ROWS = (4096, 16384, 32768)
+
+
+class Pair:
+    """A candidate and the reference's twin in two new processes, ready to be timed.
+
+    Args:
+        session: the judge's state on the device.
+        task: gives the reference.
+        source: of the candidate.
+        protocol: its timing constants count.
+    """
+
+    def __init__(self, session: Session, task: Task, source: str, protocol: Protocol) -> None:
+        secret = secrets.token_bytes(16)
+        self.rng = random.Random(secrets.randbits(64))
+        submission = Submission(task, source, device="cuda", protocol=protocol, library_ops="allow")
+        self.judging = Judging(
+            submission,
+            protocol,
+            session.zygote,
+            device=session.device,
+            lock=session.name,
+            threads=0,
+            environ={},
+            stages=Stages(),
+        )
+        weights = derive_seed(secret, task.hash, 0, "weights")
+        self.reference = Reference(task, session.device, weights, protocol)
+        self.candidate = self.judging.launch(weights, self.reference.init_tree)
+        self.twin = self.judging.twin(task.source, weights, self.reference.init_tree)
+        self.reference.construct()
+        self.reference.probe(derive_seed(secret, task.hash, 0, "probe"))
+        cases = [self.reference.case(derive_seed(secret, task.hash, 0, part)) for part in "ab"]
+        self.judging.share(cases, self.reference)
+        self.judging.started()
+        self.judging.attach(self.candidate)
+        send_weights(
+            self.judging,
+            self.candidate,
+            self.reference,
+            match_weights(self.judging, self.candidate, self.reference),
+        )
+        self.contents = Contents(cases, self.rng)
+
+    def ratio(self) -> dict[str, Any]:
+        """One measurement."""
+        start = time.perf_counter()
+        time_both(self.judging, self.twin, self.contents, self.reference, self.rng)
+        figures = self.judging.figures
+        return {
+            "ratio": figures["speedup"],
+            "low": figures["speedup_low"],
+            "high": figures["speedup_high"],
+            "us": figures["times"]["candidate"].median_us,
+            "clock": figures["times"]["candidate"].clock,
+            "seconds": time.perf_counter() - start,
+        }
+
+    def outside(self, reported_us: float) -> float:
+        """Microseconds of a call by the judge's own clock; nothing is so small that it ends the measurement early."""
+        return outside_us(self.judging, self.candidate, self.contents, self.reference, reported_us)
+
+    def close(self) -> None:
+        """End both processes."""
+        self.judging.close()
+
+
+def kernelbench_mean(call: Any, inputs: list[torch.Tensor], flush: torch.Tensor) -> float:
+    """Mean milliseconds of 100 calls between events, after three warm-up calls."""
+    for _ in range(3):
+        call(*inputs)
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(100):
+        torch.cuda.synchronize()
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        flush.zero_()
+        start.record()
+        call(*inputs)
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end))
+    return statistics.fmean(times)
+
+
+def model(source: str, entry: str) -> tuple[Any, list[torch.Tensor]]:
+    """The model of a source and its inputs, on the device, in this process."""
+    path = Path("/tmp") / f"timing_{secrets.token_hex(4)}.py"  # Triton reads a kernel's text from its file
+    path.write_text(source)
+    names: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
+    exec(compile(source, str(path), "exec"), names)
+    return names[entry]().cuda(), [value.cuda() for value in names["get_inputs"]()]
+
+
+def by_kernelbench(one: str, two: str, runs: int) -> list[float]:
+    """Ratios reference / candidate by KernelBench's method."""
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    ratios = []
+    with torch.no_grad():
+        for _ in range(runs):
+            (candidate, inputs), (reference, _) = model(one, "ModelNew"), model(two, "Model")
+            first = kernelbench_mean(candidate, inputs, flush)
+            ratios.append(kernelbench_mean(reference, inputs, flush) / first)
+    return ratios
+
+
+def error(ratios: list[float]) -> dict[str, float]:
+    """How far ratios of equals are from 1, in percent."""
+    off = sorted(abs(ratio - 1) * 100 for ratio in ratios)
+    return {
+        "median_percent": abs(statistics.median(ratios) - 1) * 100,
+        "p95_percent": off[min(len(off) - 1, int(0.95 * len(off)))],
+        "max_percent": off[-1],
+    }
+
+
+def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> list[dict[str, Any]]:
+    """Each task against itself."""
+    results = []
+    for name in track(names, "A/A"):
+        expression, inputs = TASKS[name]
+        task = Task(f"Timing/{name}", TASK.format(expression=expression, inputs=inputs))
+        source = task.source.replace("class Model(", "class ModelNew(")
+        found, outside = [], []
+        for _ in range(runs):
+            pair = Pair(session, task, source, protocol)
+            try:
+                found.append(pair.ratio())
+                outside.append(pair.outside(0.0) / found[-1]["us"])
+            finally:
+                pair.close()
+        theirs = by_kernelbench(source, task.source, runs)
+        ratios = [one["ratio"] for one in found]
+        inside = [
+            first["low"] <= again["ratio"] <= first["high"] for first in found for again in found if again is not first
+        ]
+        results.append(
+            {
+                "task": name,
+                "us": statistics.median(one["us"] for one in found),
+                "ours": error(ratios),
+                "kernelbench": error(theirs),
+                "interval_holds_1": sum(one["low"] <= 1 <= one["high"] for one in found) / runs,
+                "rerun_inside": sum(inside) / max(1, len(inside)),
+                "outside_over_events": statistics.median(outside),
+                "seconds": statistics.median(one["seconds"] for one in found),
+                "runs": found,
+                "kernelbench_ratios": theirs,
+            }
+        )
+    return results
+
+
+def a_b(session: Session, protocol: Protocol, pairs: int) -> list[dict[str, Any]]:
+    """A kernel against one with 5% more work, ten measurements a pair of processes."""
+    results = []
+    for rows in track(ROWS, "A/B"):
+        reference = SCALE.format(name="Model", percent=100, rows=rows)
+        slower = SCALE.format(name="ModelNew", percent=105, rows=rows)
+        task = Task(f"Timing/Scale{rows}", reference)
+        found = []
+        while len(found) < pairs // len(ROWS):
+            pair = Pair(session, task, slower, protocol)
+            try:
+                found += [pair.ratio() for _ in range(10)]
+            finally:
+                pair.close()
+        theirs = by_kernelbench(slower, reference, min(len(found), 100))
+        results.append(
+            {
+                "rows": rows,
+                "us": statistics.median(one["us"] for one in found),
+                "pairs": len(found),
+                "ranked_right": sum(one["ratio"] < 1 for one in found),
+                "ratio_median": statistics.median(one["ratio"] for one in found),
+                "kernelbench_pairs": len(theirs),
+                "kernelbench_ranked_right": sum(ratio < 1 for ratio in theirs),
+                "seconds": statistics.median(one["seconds"] for one in found),
+            }
+        )
+    return results
+
+
+def show(document: dict[str, Any]) -> None:
+    """Print what was measured."""
+    console = Console(width=150)
+    table = Table(title="A/A: |ratio - 1| in percent")
+    for column in (
+        "task",
+        "µs",
+        "median",
+        "95th",
+        "max",
+        "KernelBench: median",
+        "95th",
+        "re-run inside",
+        "outside/events",
+        "s",
+    ):
+        table.add_column(column, justify="left" if column == "task" else "right")
+    for one in document["a_a"]:
+        ours, theirs = one["ours"], one["kernelbench"]
+        table.add_row(
+            one["task"],
+            f"{one['us']:.1f}",
+            *(f"{ours[key]:.2f}" for key in ("median_percent", "p95_percent", "max_percent")),
+            *(f"{theirs[key]:.2f}" for key in ("median_percent", "p95_percent")),
+            f"{one['rerun_inside']:.2f}",
+            f"{one['outside_over_events']:.3f}",
+            f"{one['seconds']:.2f}",
+        )
+    console.print(table)
+    table = Table(title="A/B: 5% more work, ranked right")
+    for column in ("rows", "µs", "ours", "ratio", "KernelBench", "s"):
+        table.add_column(column, justify="right")
+    for one in document["a_b"]:
+        table.add_row(
+            str(one["rows"]),
+            f"{one['us']:.1f}",
+            f"{one['ranked_right']} of {one['pairs']}",
+            f"{one['ratio_median']:.4f}",
+            f"{one['kernelbench_ranked_right']} of {one['kernelbench_pairs']}",
+            f"{one['seconds']:.2f}",
+        )
+    console.print(table)
+
+
+def main() -> None:
+    """Measure, write the JSON, print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=10, help="runs of each task")
+    parser.add_argument("--pairs", type=int, default=300, help="measurements of the 5%% slower kernel")
+    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    protocol = get_protocol("strict")
+    session = Session("cuda:0", "cuda:0")
+    session.prepare()
+    document = {
+        "benchmark": "timing",
+        "package": kernelgym_env.__version__,
+        "hardware": session.hardware,
+        "versions": session.zygote.versions,
+        "protocol": protocol.to_dict(),
+    }
+    try:
+        document["a_a"] = a_a(session, protocol, arguments.tasks, arguments.runs)
+        document["a_b"] = a_b(session, protocol, arguments.pairs) if arguments.pairs else []
+    finally:
+        session.close()
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(document, indent=1))
+    show(document)
+
+
+if __name__ == "__main__":
+    main()

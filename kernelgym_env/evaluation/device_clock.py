@@ -1,0 +1,94 @@
+"""Timing calls on a GPU by its own events, through the driver alone.
+
+Runs beside a submission's code, which may have replaced whatever it can reach of torch: events, synchronisation,
+streams, the filling of memory. So the driver is called directly, by functions that were taken before that code was
+imported. What a submission can still reach is bounded by the judge's own clock.
+
+- `DeviceClock` -- times calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["DeviceClock"]
+
+_address = torch.Tensor.data_ptr
+
+
+class DeviceClock:
+    """Events of one device.
+
+    Args:
+        index: the device's index in this process.
+    """
+
+    def __init__(self, index: int) -> None:
+        driver = ctypes.CDLL("libcuda.so.1")
+        self._index = index
+        self._stream = torch._C._cuda_getCurrentRawStream
+        self._create, self._destroy = driver.cuEventCreate, driver.cuEventDestroy_v2
+        self._record, self._elapsed = driver.cuEventRecord, driver.cuEventElapsedTime
+        self._idle = driver.cuCtxSynchronize
+        self._fill, self._copy = driver.cuMemsetD32Async, driver.cuMemcpyDtoDAsync_v2
+        self._unpin = driver.cuCtxResetPersistingL2Cache
+
+    def time(
+        self, call: Callable[[], Any], swaps: list[Any], flush: torch.Tensor, sets: list[int]
+    ) -> tuple[list[float], Any]:
+        """Time calls with a cold cache.
+
+        Before each call, parts of the arguments are exchanged, all of the level 2 cache is given back that an earlier
+        call may have reserved, and `flush` is overwritten, which also hides the time that the host takes to launch.
+
+        Args:
+            call: what is timed, on the current stream.
+            swaps: for each call, ``(offset, bytes)`` of the parts.
+            flush: memory larger than the device's last-level cache; a whole number of 4-byte words.
+            sets: the two addresses between which parts are exchanged.
+
+        Returns:
+            Microseconds of each call, and what the last call returned.
+
+        Raises:
+            RuntimeError: if the driver reports an error, the submission's own kernels' included.
+        """
+        events = [ctypes.c_void_p() for _ in range(2 * len(swaps))]
+        place, words = ctypes.c_uint64(_address(flush)), ctypes.c_size_t(flush.numel() // 4)
+        result = None
+        try:
+            for event in events:
+                self._check(self._create(ctypes.byref(event), ctypes.c_uint(0)))
+            self._check(self._idle())
+            for start, end, parts in zip(events[::2], events[1::2], swaps, strict=True):
+                self._check(self._unpin())
+                stream = ctypes.c_void_p(self._stream(self._index))
+                for offset, size in parts:
+                    for done in range(0, size, flush.numel()):
+                        one, two = (ctypes.c_uint64(base + offset + done) for base in sets)
+                        step = ctypes.c_size_t(min(flush.numel(), size - done))
+                        for target, source in ((place, one), (one, two), (two, place)):
+                            self._check(self._copy(target, source, step, stream))
+                self._check(self._fill(place, ctypes.c_uint(0), words, stream))
+                self._check(self._record(start, stream))
+                result = call()
+                self._check(self._record(end, ctypes.c_void_p(self._stream(self._index))))
+            self._check(self._idle())
+            return [self._between(start, end) for start, end in zip(events[::2], events[1::2], strict=True)], result
+        finally:
+            for event in events:
+                if event.value:
+                    self._destroy(event)
+
+    def _between(self, start: ctypes.c_void_p, end: ctypes.c_void_p) -> float:
+        milliseconds = ctypes.c_float()
+        self._check(self._elapsed(ctypes.byref(milliseconds), start, end))
+        return milliseconds.value * 1e3
+
+    def _check(self, code: int) -> None:
+        if code:
+            raise RuntimeError(f"CUDA error {code} while calls were timed")
