@@ -126,7 +126,7 @@ def test_a_walk_says_what_each_call_gets(shape):
             bytes_[leaf["offset"] : leaf["offset"] + raw.numel()] = raw
     before = memory[0].clone()
     for parts in walk.swaps:
-        assert len(parts) == 2
+        assert parts
         for offset, count in parts:
             place = slice(offset, offset + count)
             kept = memory[0][place].clone()
