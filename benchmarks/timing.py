@@ -110,12 +110,13 @@ class Pair:
 
     Args:
         session: the judge's state on the device.
-        task: gives the reference.
+        task: says what is right.
         source: of the candidate.
+        other: what it is held against, the task's own source or one with a `Model` that does the same.
         protocol: its timing constants count.
     """
 
-    def __init__(self, session: Session, task: Task, source: str, protocol: Protocol) -> None:
+    def __init__(self, session: Session, task: Task, source: str, other: str, protocol: Protocol) -> None:
         secret = secrets.token_bytes(16)
         self.rng = random.Random(secrets.randbits(64))
         submission = Submission(task, source, device="cuda", protocol=protocol, library_ops="allow")
@@ -132,7 +133,7 @@ class Pair:
         weights = derive_seed(secret, task.hash, 0, "weights")
         self.reference = Reference(task, session.device, weights, protocol)
         self.candidate = self.judging.launch(weights, self.reference.init_tree)
-        self.twin = self.judging.twin(task.source, weights, self.reference.init_tree)
+        self.twin = self.judging.twin(other, weights, self.reference.init_tree)
         self.reference.construct()
         self.reference.probe(derive_seed(secret, task.hash, 0, "probe"))
         cases = [self.reference.case(derive_seed(secret, task.hash, 0, part)) for part in "ab"]
@@ -228,7 +229,7 @@ def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> li
         source = task.source.replace("class Model(", "class ModelNew(")
         found, outside = [], []
         for _ in range(runs):
-            pair = Pair(session, task, source, protocol)
+            pair = Pair(session, task, source, task.source, protocol)
             try:
                 found.append(pair.ratio())
                 outside.append(pair.outside(0.0) / found[-1]["us"])
@@ -262,10 +263,10 @@ def a_b(session: Session, protocol: Protocol, pairs: int) -> list[dict[str, Any]
     for rows in track(ROWS, "A/B"):
         reference = SCALE.format(name="Model", percent=100, rows=rows)
         slower = SCALE.format(name="ModelNew", percent=105, rows=rows)
-        task = Task(f"Timing/Scale{rows}", reference)
+        task = Task(f"Timing/Scale{rows}", TASK.format(expression="args[0] * 2", inputs=f"torch.randn({rows}, 4096)"))
         found = []
         while len(found) < pairs // len(ROWS):
-            pair = Pair(session, task, slower, protocol)
+            pair = Pair(session, task, slower, reference, protocol)
             try:
                 found += [pair.ratio() for _ in range(10)]
             finally:
@@ -348,14 +349,18 @@ def main() -> None:
         "versions": session.zygote.versions,
         "protocol": protocol.to_dict(),
     }
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     try:
         document["a_a"] = a_a(session, protocol, arguments.tasks, arguments.runs)
-        document["a_b"] = a_b(session, protocol, arguments.pairs) if arguments.pairs else []
+        document["a_b"] = []
+        show(document)
+        arguments.out.write_text(json.dumps(document, indent=1))
+        if arguments.pairs:
+            document["a_b"] = a_b(session, protocol, arguments.pairs)
+            show(document)
+            arguments.out.write_text(json.dumps(document, indent=1))
     finally:
         session.close()
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(document, indent=1))
-    show(document)
 
 
 if __name__ == "__main__":
