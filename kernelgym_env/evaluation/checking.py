@@ -53,6 +53,7 @@ _LATE = (
 
 _OTHER_VALUES = "The output is wrong on inputs with other values than get_inputs usually draws ({}):"
 _LARGE_BYTES = 1 << 30
+_PATIENCE_S, _TIMES_REFERENCE = 20.0, 200.0
 
 
 def match_weights(judging: Judging, worker: Worker, reference: Reference) -> dict[str, str]:
@@ -102,15 +103,28 @@ def check(judging: Judging, cases: list[Case], reference: Reference) -> None:
         Outcome: `WRONG` or an error of the candidate.
         TaskError: if the reference fails.
     """
-    deadlines, spent = judging.protocol.deadlines, []
+    spent: list[float] = []
     for turn in range(judging.protocol.trials):
         start = time.perf_counter()
-        _call(judging, cases[turn % len(cases)], reference, deadlines.run_s if turn else deadlines.first_call_s)
+        seconds = _run_s(judging, reference) if turn else judging.protocol.deadlines.first_call_s
+        _call(judging, cases[turn % len(cases)], reference, seconds)
         spent.append(time.perf_counter() - start)
     # what the first call took longer than the next is just-in-time compilation
     jit = max(0.0, spent[0] - spent[1]) if len(spent) > 1 else 0.0
     judging.stages.add("correctness", -jit)
     judging.stages.add("build", jit)
+
+
+def _run_s(judging: Judging, reference: Reference) -> float:
+    """Seconds within which a call that is not the first must end.
+
+    On a GPU a call that takes hundreds of times the reference's is no answer: a kernel that hangs must not hold the
+    device for as long as the slowest task may.
+    """
+    longest = judging.protocol.deadlines.run_s
+    if judging.device == "cpu":
+        return longest
+    return min(longest, _PATIENCE_S + _TIMES_REFERENCE * reference.expect_s)
 
 
 def check_further(judging: Judging, seeds: list[int], reference: Reference) -> None:
@@ -124,7 +138,7 @@ def check_further(judging: Judging, seeds: list[int], reference: Reference) -> N
         with judging.stages.time("correctness"):
             case = reference.case(seed)
             judging.make_room(judging.candidate, case)
-        _call(judging, case, reference, judging.protocol.deadlines.run_s)
+        _call(judging, case, reference, _run_s(judging, reference))
 
 
 def check_fresh(judging: Judging, case: Case, reference: Reference) -> None:
@@ -133,7 +147,7 @@ def check_fresh(judging: Judging, case: Case, reference: Reference) -> None:
     Raises:
         Outcome: as `check`.
     """
-    _call(judging, case, reference, judging.protocol.deadlines.run_s, fresh=True, finding="C2")
+    _call(judging, case, reference, _run_s(judging, reference), fresh=True, finding="C2")
 
 
 def check_again(judging: Judging, case: Case, reference: Reference) -> None:
@@ -142,7 +156,7 @@ def check_again(judging: Judging, case: Case, reference: Reference) -> None:
     Raises:
         Outcome: as `check`.
     """
-    _call(judging, case, reference, judging.protocol.deadlines.run_s, finding="C4")
+    _call(judging, case, reference, _run_s(judging, reference), finding="C4")
 
 
 def check_near(judging: Judging, contents: Contents, reference: Reference, rng: random.Random, *, more: bool) -> None:
@@ -161,7 +175,7 @@ def check_near(judging: Judging, contents: Contents, reference: Reference, rng: 
     start = time.perf_counter()
     for _ in range(rng.randint(*_UNTIMED) if more else 1):
         case = contents.near()
-        _call(judging, case, reference, judging.protocol.deadlines.run_s, finding="C4")
+        _call(judging, case, reference, _run_s(judging, reference), finding="C4")
         case.forget()
         if time.perf_counter() - start > _UNTIMED_S:
             break
@@ -206,7 +220,7 @@ def check_laws(judging: Judging, case: Case, reference: Reference, book: LawBook
             judging,
             varied,
             reference,
-            protocol.deadlines.run_s,
+            _run_s(judging, reference),
             finding="B12",
             lead=_OTHER_VALUES.format(NATURE[name]),
             book=book,
@@ -226,11 +240,13 @@ def _call(
 ) -> None:
     assert judging.candidate is not None
     with judging.stages.time("correctness"):
-        judging.present(judging.candidate, case, reference)
+        staged = not fresh and "other" in judging.buffers
+        judging.present(judging.candidate, case, reference, staged=staged)
         for name in ("out", "late"):
             judging.buffers[name].bytes.fill_(0xFF)
         reference.hand_over()
-        message = {"op": "call", "out": reference.out_tree, "fresh": case.tree if fresh else None}
+        fresh_tree = case.tree if fresh else None
+        message = {"op": "call", "out": reference.out_tree, "fresh": fresh_tree, "staged": case.size if staged else 0}
         answer = judging.command(judging.candidate, message, seconds)
         if not fresh and not reference.mutates and not reference.untouched(case, judging.views(case)):
             text = "ModelNew changed its input tensors; Model leaves them as they are."

@@ -84,6 +84,15 @@ class DeviceClock:
                 if event.value:
                     self._destroy(event)
 
+    def copy(self, target: int, source: int, size: int) -> None:
+        """Copy memory of the device from one address to another, on the current stream.
+
+        Raises:
+            RuntimeError: if the driver reports an error.
+        """
+        stream = ctypes.c_void_p(self._stream(self._index))
+        self._check(self._copy(ctypes.c_uint64(target), ctypes.c_uint64(source), ctypes.c_size_t(size), stream))
+
     def _between(self, start: ctypes.c_void_p, end: ctypes.c_void_p) -> float:
         milliseconds = ctypes.c_float()
         self._check(self._elapsed(ctypes.byref(milliseconds), start, end))

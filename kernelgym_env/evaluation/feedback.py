@@ -21,6 +21,8 @@ __all__ = ["FEEDBACK_LEVELS", "at_level", "check_level", "explain", "without_val
 FEEDBACK_LEVELS = ("status", "error", "profile")
 """``status``: the outcome and the speedup. ``error``: also what went wrong. ``profile``: also where time goes."""
 
+_SHOWN_KERNELS, _KERNEL_CHARS = 6, 80
+
 _HEADLINES = {
     Status.FORMAT: "The reply could not be used.",
     Status.COMPILE_ERROR: "The kernel did not compile.",
@@ -96,6 +98,8 @@ def at_level(evaluation: Evaluation, level: str) -> str:
     lines = [f"{evaluation.status.value}: {_HEADLINES[evaluation.status]}{_speedup(evaluation)}"]
     if level != "status":
         lines.append(_times(evaluation))
+        if level == "profile":
+            lines.append(_profile(evaluation))
         lines.append(evaluation.feedback)
     return clip("\n".join(line for line in lines if line), MAX_FEEDBACK_CHARS)
 
@@ -116,3 +120,23 @@ def _times(evaluation: Evaluation) -> str:
     if evaluation.status is not Status.CORRECT or math.isnan(mine.median_us):
         return ""
     return f"Your time {duration(mine.median_us)}, eager PyTorch {duration(eager.median_us)} (medians, cold cache)."
+
+
+def _profile(evaluation: Evaluation) -> str:
+    """Where the device's time goes, kernel by kernel; empty where it was not seen."""
+    evidence = evaluation.provenance.get("evidence") or {}
+    kernels = evidence.get("kernels") or []
+    total = sum(kernel["us"] for kernel in kernels)
+    if evaluation.status is not Status.CORRECT or not total > 0:
+        return ""
+    lines = [
+        f"Your own kernels take {evaluation.coverage:.0%} of the device's time. Kernels of one call, longest first:"
+    ]
+    for kernel in kernels[:_SHOWN_KERNELS]:
+        whose = {"own": "own", "library": f"from {kernel['file']}"}.get(kernel["whose"], "copying and filling")
+        launches = f"{kernel['launches']:g} launch{'' if kernel['launches'] == 1 else 'es'}"
+        name = clip(without_values(_printable(kernel["name"])), _KERNEL_CHARS)
+        lines.append(f"- {kernel['us'] / total:.0%}, {duration(kernel['us'])}, {launches}, {whose}: {name}")
+    if len(kernels) > _SHOWN_KERNELS:
+        lines.append(f"- and {len(kernels) - _SHOWN_KERNELS} more")
+    return "\n".join(lines)

@@ -48,6 +48,7 @@ __all__ = ["serve"]
 _MODULE = "kernel_submission"
 _MAX_TEXT = 16_384
 _LATE_S = 0.01
+_LATE_CYCLES = 4_000_000  # some milliseconds
 _LARGE_BYTES = 1 << 30
 _MOST_KERNELS = 64
 # taken before a submission's code can replace it
@@ -262,12 +263,19 @@ class _Harness:
         """One call; its output goes to the output buffers if it has the expected structure.
 
         It is copied twice: at the return, on the stream of the call, and again once the whole device is idle. Work that
-        the call left behind on another stream or thread shows as a difference.
+        the call left behind on another stream or thread shows as a difference. On a GPU the inputs come late: the
+        stream waits, and then writes them, when the call has already begun. Work that is not ordered after what was on
+        the stream reads the inputs of the call before.
         """
         arguments = self.arguments
         if command["fresh"]:
             arguments = build(command["fresh"], self._taken)
         self._poison(command["out"])
+        if command["staged"]:
+            assert self.clock is not None
+            _wait(_LATE_CYCLES)
+            target, source = self._sets()
+            self.clock.copy(target, source, command["staged"])
         with torch.no_grad():
             result = self.model(*arguments)
         answer = self._deliver(result, command["out"], "out")
@@ -401,8 +409,11 @@ class _Harness:
 
     def _time_cuda(self, swaps: list[Any]) -> tuple[list[float], Any]:
         assert self.flush is not None and self.clock is not None
-        places = [_address(self.buffers[name].bytes) for name in ("in", "other") if name in self.buffers]
-        return self.clock.time(lambda: self.model(*self.arguments), swaps, self.flush, places)
+        return self.clock.time(lambda: self.model(*self.arguments), swaps, self.flush, self._sets())
+
+    def _sets(self) -> list[int]:
+        """Where the arguments lie, and where the other set does."""
+        return [_address(self.buffers[name].bytes) for name in ("in", "other") if name in self.buffers]
 
     def _time_cpu(self, swaps: list[Any]) -> tuple[list[float], Any]:
         assert self.flush is not None

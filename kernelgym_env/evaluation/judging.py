@@ -31,6 +31,7 @@ from kernelgym_env.evaluation.workers import Worker, WorkerEnded, Zygote
 __all__ = ["Judging", "Outcome", "Stages"]
 
 _FINDING_CHARS = 300
+_OTHER_BYTES = 8 << 30
 
 
 class Outcome(Exception):
@@ -218,14 +219,20 @@ class Judging:
     # correctness
 
     def share(self, cases: list[Case], reference: Reference) -> None:
-        """Allocate the buffers both sides see: inputs, outputs at the return and later, parameters."""
+        """Allocate the buffers both sides see: inputs, outputs at the return and later, parameters.
+
+        On a GPU there is a second set of inputs; the first is exchanged with it, or overwritten from it, on the GPU's
+        own stream.
+        """
         self.buffers["in"] = Buffer.create(max(case.size for case in cases), self.device)
+        if self.device != "cpu" and self.buffers["in"].size <= _OTHER_BYTES:
+            self.buffers["other"] = Buffer.create(self.buffers["in"].size, self.device)
         self.buffers["out"] = Buffer.create(reference.out_size, self.device)
         self.buffers["late"] = Buffer.create(reference.out_size, self.device)
         if reference.weight_size:
             self.buffers["weights"] = Buffer.create(reference.weight_size, self.device)
 
-    def attach(self, worker: Worker, names: tuple[str, ...] = ("in", "out", "late", "weights")) -> None:
+    def attach(self, worker: Worker, names: tuple[str, ...] = ("in", "other", "out", "late", "weights")) -> None:
         """Map buffers in a worker, of those that there are."""
         for name in names:
             if name in self.buffers:
@@ -236,23 +243,32 @@ class Judging:
         self.command(worker, {"op": "buffer", "name": name, **message}, self.protocol.deadlines.import_s, fds)
 
     def make_room(self, worker: Worker, case: Case) -> None:
-        """Give a worker a larger buffer of inputs if a case needs one: sizes may depend on the seed."""
-        old = self.buffers["in"]
-        if case.size > old.size:
-            self.buffers["in"] = Buffer.create(case.size, self.device)
+        """Give a worker larger buffers of inputs if a case needs them: sizes may depend on the seed."""
+        for name in ("in", "other"):
+            old = self.buffers.get(name)
+            if old is None or case.size <= old.size:
+                continue
+            self.buffers[name] = Buffer.create(case.size, self.device)
             try:
-                self._attach(worker, "in")  # the worker lets go of the old one, which must not be freed before
+                self._attach(worker, name)  # the worker lets go of the old one, which must not be freed before
             finally:
                 old.close()
             self._shown.pop(worker.pid, None)
 
-    def views(self, case: Case) -> list[Any]:
-        """The judge's own alias of what a worker gets as arguments."""
-        return build(case.tree, self.buffers["in"].tensor)
+    def views(self, case: Case, name: str = "in") -> list[Any]:
+        """The judge's own alias of what a worker gets as arguments, or of the second set."""
+        return build(case.tree, self.buffers[name].tensor)
 
-    def present(self, worker: Worker, case: Case, reference: Reference) -> None:
-        """Write a case's inputs; a worker keeps its argument objects unless their structure changes."""
-        reference.deliver(case, self.views(case))
+    def present(self, worker: Worker, case: Case, reference: Reference, *, staged: bool = False) -> None:
+        """Write a case's inputs; a worker keeps its argument objects unless their structure changes.
+
+        Args:
+            worker: who gets them.
+            case: the inputs.
+            reference: writes them.
+            staged: write them into the second set, from where the worker brings them into its arguments.
+        """
+        reference.deliver(case, self.views(case, "other" if staged else "in"))
         reference.hand_over()
         if self._shown.get(worker.pid) != case.tree:
             self.command(worker, {"op": "inputs", "tree": case.tree}, self.protocol.deadlines.import_s)

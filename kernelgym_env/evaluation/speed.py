@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 from kernelgym_env.evaluation import processes
-from kernelgym_env.evaluation.buffers import Buffer, build
 from kernelgym_env.evaluation.checking import send_weights
 from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.judging import Judging, Outcome
@@ -32,7 +31,6 @@ _FEWEST_CHECKS = 3
 _CHECKING_SHARE = 0.25
 _PLACES = 4
 _MOVED_BYTES = 1 << 30
-_OTHER_BYTES = 8 << 30
 
 
 def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Reference, rng: random.Random) -> None:
@@ -57,13 +55,9 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
             answer = twin.wait(judging.protocol.deadlines.import_s)
             if "error" in answer:
                 raise RuntimeError(f"the reference's own process failed: {answer['error']['message'][:500]}")
-            judging.attach(twin, ("in", "weights"))
-            if judging.device != "cpu" and contents.varied and judging.buffers["in"].size <= _OTHER_BYTES:
-                judging.buffers["other"] = Buffer.create(judging.buffers["in"].size, judging.device)
-                judging.attach(twin, ("other",))
+            judging.attach(twin, ("in", "other", "weights"))
             send_weights(judging, twin, reference, {name: name for name in reference.weight_leaves})
             judging.present(twin, contents.case, reference)
-        judging.attach(candidate, ("other",))
         judging.present(candidate, contents.case, reference)
     flush = judging.protocol.flush_cpu_mib if judging.device == "cpu" else judging.protocol.flush_mib
     command = {"op": "time", "flush": flush << 20}
@@ -195,7 +189,7 @@ class _Inputs:
             self.judging.present(worker, case, self.reference)
             return [[]] * calls, lambda: case
         walk = self.contents.walk(calls)
-        self.reference.deliver(walk.other, build(walk.other.tree, self.judging.buffers["other"].tensor))
+        self.reference.deliver(walk.other, self.judging.views(walk.other, "other"))
         self.judging.present(worker, walk.first, self.reference)
         return walk.swaps, walk.last
 
