@@ -41,6 +41,7 @@ from kernelgym_env.evaluation.cupti import CuptiError, Tracer
 from kernelgym_env.evaluation.delivery import Courier
 from kernelgym_env.evaluation.denied import Denied, watch_captures
 from kernelgym_env.evaluation.device_clock import DeviceClock
+from kernelgym_env.evaluation.ways import WAYS
 from kernelgym_env.evaluation.weights import describe_tensors, tensors_of
 
 __all__ = ["serve"]
@@ -220,6 +221,8 @@ class _Harness:
             self.model = model.to(self.device) if isinstance(model, torch.nn.Module) else model
         if command["train_mode"] is not None:
             self.model.train(command["train_mode"])
+        if command["way"]:
+            self.model = WAYS[command["way"]](self.model)
         self._sync()
         return {"ok": True}
 

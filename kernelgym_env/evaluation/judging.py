@@ -197,6 +197,7 @@ class Judging:
             "threads": self.threads,
             "train_mode": self.protocol.train_mode,
             "tf32": self.protocol.tf32,
+            "way": "",
         }
 
     def _refuse_failed_builds(self, answer: dict[str, Any]) -> None:
@@ -312,10 +313,10 @@ class Judging:
             tensors.append(self.buffers[name].tensor({**leaf, "stride": stride}))
         return tensors
 
-    def twin(self, task_source: str, weight_seed: int, init: dict[str, Any]) -> Worker:
-        """Fork the reference's process; its answer is due when timing starts."""
+    def twin(self, task_source: str, weight_seed: int, init: dict[str, Any], *, way: str = "") -> Worker:
+        """Fork a process for the reference, run in one of `ways`; its answer is due when timing starts."""
         worker = self._fork(None)
-        worker.post(self._load(worker.folder, task_source, "Model", weight_seed, init))
+        worker.post({**self._load(worker.folder, task_source, "Model", weight_seed, init), "way": way})
         return worker
 
     # plumbing

@@ -73,7 +73,8 @@ def outside_us(judging: Judging, worker: Worker, contents: Contents, reference: 
         judging.present(worker, contents.mixed(), reference)
 
     bound = _thread_s if judging.device == "cpu" else _device_s
-    return max(bound(_Batches(judging, worker), fresh, enough), 0.0) * 1e6
+    # a reference that overwrites its inputs is called once on each
+    return max(bound(_Batches(judging, worker), fresh, enough, single=reference.mutates), 0.0) * 1e6
 
 
 class _Batches:
@@ -102,11 +103,11 @@ class _Batches:
         return time.perf_counter() - start
 
 
-def _thread_s(batches: _Batches, fresh: Callable[[], None], enough: float) -> float:
+def _thread_s(batches: _Batches, fresh: Callable[[], None], enough: float, *, single: bool) -> float:
     """Seconds of a call by the kernel's account of the main thread."""
     seconds = batches.ran_s
 
-    def single() -> float:
+    def one() -> float:
         fresh()
         return seconds(1) - nothing
 
@@ -114,24 +115,29 @@ def _thread_s(batches: _Batches, fresh: Callable[[], None], enough: float) -> fl
         return (seconds(3 * calls) - seconds(calls)) / (2 * calls)
 
     nothing = statistics.median(seconds(0) for _ in range(_REPEATS))
-    bound = _least(single, enough)
+    bound = _least(one, enough)
+    if single:
+        return bound
     calls, limit = 1, min(_MOST_CALLS, max(1, int(_LONG_S / max(bound, 1e-9))))
     while calls < limit and seconds(calls) < _BATCH_S:
         calls = min(2 * calls, limit)
     return max(bound, _least(slope, enough))
 
 
-def _device_s(batches: _Batches, fresh: Callable[[], None], enough: float) -> float:
+def _device_s(batches: _Batches, fresh: Callable[[], None], enough: float, *, single: bool) -> float:
     """Seconds of a call on the device by the judge's wall clock, less what an honest call may seem to take longer."""
+    fresh()
     batches.wall_s(1)
-    host = batches.wall_s(_FEW) / _FEW  # to launch a call, or to compute it where that takes longer
+    fresh()
+    few = 1 if single else _FEW
+    host = batches.wall_s(few) / few  # to launch a call, or to compute it where that takes longer
     ahead = min(2 * host, _BATCH_S)
 
     def after_new(calls: int) -> float:
         fresh()  # what the device does after another process used it takes longer, with calls or without
         return batches.wall_s(calls, ahead)
 
-    def single() -> float:
+    def one() -> float:
         return after_new(1) - nothing
 
     def slope() -> float:
@@ -139,9 +145,9 @@ def _device_s(batches: _Batches, fresh: Callable[[], None], enough: float) -> fl
         return (batches.wall_s(3 * calls, wait_s) - batches.wall_s(calls, wait_s)) / (2 * calls)
 
     nothing = statistics.median(after_new(0) for _ in range(_REPEATS))
-    bound = _least(single, enough + _SLACK_S["single"]) - _SLACK_S["single"]
-    if host * _FEW > _BATCH_S:
-        return bound  # long enough for a single one to tell
+    bound = _least(one, enough + _SLACK_S["single"]) - _SLACK_S["single"]
+    if single or host * _FEW > _BATCH_S:
+        return bound  # long enough for a single one to tell, where others are possible
     calls = max(_FEW, min(_QUEUED, int(_BATCH_S / host)))
     return max(bound, _least(slope, enough + _SLACK_S["slope"]) - _SLACK_S["slope"])
 

@@ -20,6 +20,7 @@ from typing import Any
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 
 __all__ = [
+    "BASELINES",
     "INPUTS_ON",
     "LIBRARY_OPS",
     "PRECISIONS",
@@ -38,6 +39,9 @@ PRECISIONS = ("fp32", "tf32", "torch")
 
 INPUTS_ON = ("device", "cpu")
 """Where inputs are drawn: by the device's own generator, or by the CPU's and then moved, as KernelBench does."""
+
+BASELINES = ("compile", "graph")
+"""What a speed may be held against besides eager PyTorch: `torch.compile`, and the reference as one CUDA graph."""
 
 _LONGEST_S = 1_000_000
 _TF32 = {"fp32": (False, False), "tf32": (True, True), "torch": (False, True)}
@@ -134,6 +138,8 @@ class Protocol:
         max_block_calls: greatest number of calls in a block.
         target_width: relative half-width of the ratio's interval at which timing stops.
         budget_s: seconds after which timing stops at the next block pair once `min_blocks` are there.
+        baselines: what a speed is held against besides the eager reference, see `BASELINES`; measured once for a task
+            and kept on disk, which for ``compile`` takes as long as compiling does.
         flush_mib: size in MiB of the buffer written before each timed call to empty a GPU's L2 cache.
         flush_cpu_mib: the same for the caches of a CPU.
         deadlines: seconds per stage.
@@ -161,6 +167,7 @@ class Protocol:
     max_block_calls: int = 20
     target_width: float = 0.01
     budget_s: float = 2.0
+    baselines: tuple[str, ...] = ()
     flush_mib: int = 256
     flush_cpu_mib: int = 64
     deadlines: Deadlines = field(default_factory=Deadlines)
@@ -179,6 +186,10 @@ class Protocol:
                 raise InvalidOptionError(f"Protocol {name} must be at least 1, got {getattr(self, name)!r}.")
         if isinstance(self.law_trials, bool) or not isinstance(self.law_trials, int) or self.law_trials < 0:
             raise InvalidOptionError(f"Protocol law_trials must be an integer of at least 0, got {self.law_trials!r}.")
+        object.__setattr__(self, "baselines", tuple(self.baselines))  # JSON has lists only
+        for name in self.baselines:
+            if name not in BASELINES:
+                raise unknown_name("baseline", name, BASELINES)
         if self.max_blocks < self.min_blocks:
             raise InvalidOptionError(
                 f"Protocol max_blocks ({self.max_blocks}) must be at least min_blocks ({self.min_blocks})."

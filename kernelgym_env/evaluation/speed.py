@@ -10,12 +10,15 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from kernelgym_env.evaluation import processes
+from kernelgym_env.evaluation.baselines import Baseline
 from kernelgym_env.evaluation.checking import send_weights
 from kernelgym_env.evaluation.contents import Contents
+from kernelgym_env.evaluation.feedback import without_values
 from kernelgym_env.evaluation.judging import Judging, Outcome
 from kernelgym_env.evaluation.locks import device_lock
 from kernelgym_env.evaluation.measure import Side, measure
@@ -25,12 +28,35 @@ from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.statistics import timing
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded
 
-__all__ = ["time_both"]
+__all__ = ["measure_way", "time_both"]
 
 _FEWEST_CHECKS = 3
 _CHECKING_SHARE = 0.25
 _PLACES = 4
 _MOVED_BYTES = 1 << 30
+_PROBLEM_CHARS = 500
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How calls are timed on a device.
+
+    Attributes:
+        clock: name of the clock.
+        command: the ``time`` command but for what changes from block to block.
+        each: new inputs before each call instead of each block.
+    """
+
+    clock: str
+    command: dict[str, Any]
+    each: bool
+
+    @classmethod
+    def of(cls, judging: Judging, contents: Contents) -> _Way:
+        on_cpu = judging.device == "cpu"
+        flush = judging.protocol.flush_cpu_mib if on_cpu else judging.protocol.flush_mib
+        command = {"op": "time", "flush": flush << 20, "out": None}
+        return cls("perf_counter" if on_cpu else "cuda_event", command, on_cpu and contents.varied)
 
 
 def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Reference, rng: random.Random) -> None:
@@ -52,43 +78,92 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     assert candidate is not None
     with judging.stages.time("start"):
         with _trusted():
-            answer = twin.wait(judging.protocol.deadlines.import_s)
-            if "error" in answer:
-                raise RuntimeError(f"the reference's own process failed: {answer['error']['message'][:500]}")
-            judging.attach(twin, ("in", "other", "weights"))
-            send_weights(judging, twin, reference, {name: name for name in reference.weight_leaves})
-            judging.present(twin, contents.case, reference)
+            _ready(judging, twin, contents, reference, judging.protocol.deadlines.import_s)
         judging.present(candidate, contents.case, reference)
-    flush = judging.protocol.flush_cpu_mib if judging.device == "cpu" else judging.protocol.flush_mib
-    command = {"op": "time", "flush": flush << 20}
+    way = _Way.of(judging, contents)
     inputs = _Inputs(judging, candidate, reference, contents)
     moved = _Moved(rng, 0 if judging.device == "cpu" or reference.mutates else reference.out_size)
-    mine = Side(candidate, {**command, "out": reference.out_tree}, inputs.for_candidate, moved)
-    halt = partial(processes.halted, candidate.pid)
-    theirs = _Twin(twin, {**command, "out": None}, inputs.for_twin(twin), moved, halt)
+    mine = Side(candidate, {**way.command, "out": reference.out_tree}, inputs.for_candidate, moved)
+    theirs = _Twin(twin, way.command, inputs.for_twin(twin), moved, partial(processes.halted, candidate.pid))
     start = time.perf_counter()
     with device_lock(judging.lock):
         waited = time.perf_counter() - start
         judging.stages.current = "timing"
-        each = judging.device == "cpu" and inputs.contents.varied
         single = reference.mutates
-        result = measure(mine, theirs, judging.protocol, rng, single=single, each=each, between=inputs.compare)
+        result = measure(mine, theirs, judging.protocol, rng, single=single, each=way.each, between=inputs.compare)
         began = time.perf_counter()
         factor = _overstated(judging, mine, inputs.contents, reference)
         judging.stages.add("timing", time.perf_counter() - began)
     judging.stages.add("queue", waited)
     judging.stages.add("timing", result.busy_s)
-    clock = "perf_counter" if judging.device == "cpu" else "cuda_event"
     slower = [[value * factor for value in block] for block in mine.blocks]
     judging.figures = {
         "speedup": result.speedup / factor,
         "speedup_low": result.low / factor,
         "speedup_high": result.high / factor,
         "times": {
-            "candidate": timing(slower, clock if factor == 1 else "outside"),
-            "eager": timing(theirs.blocks, clock),
+            "candidate": timing(slower, way.clock if factor == 1 else "outside"),
+            "eager": timing(theirs.blocks, way.clock),
         },
     }
+
+
+def measure_way(
+    judging: Judging,
+    worker: Worker,
+    twin: Worker,
+    contents: Contents,
+    reference: Reference,
+    rng: random.Random,
+) -> Baseline:
+    """Hold another way of running the reference against the eager one, while the candidate stands still.
+
+    Args:
+        judging: the evaluation, in which `time_both` is done.
+        worker: the process that runs the other way, loading or loaded.
+        twin: the eager reference's process.
+        contents: makes the inputs.
+        reference: delivers them.
+        rng: draws the order of blocks.
+
+    Returns:
+        What was measured, or why the way does not work for the task.
+    """
+    candidate = judging.candidate
+    assert candidate is not None
+    protocol, way = judging.protocol, _Way.of(judging, contents)
+    inputs = _Inputs(judging, candidate, reference, contents)
+    ours, theirs = (Side(one, way.command, inputs.for_twin(one)) for one in (worker, twin))
+    with processes.halted(candidate.pid):
+        try:
+            _ready(judging, worker, contents, reference, protocol.deadlines.import_s)
+            # it compiles, or records, at its first call
+            judging.command(worker, {"op": "batch", "calls": 1, "wait": 0}, protocol.deadlines.build_s)
+            with device_lock(judging.lock):
+                single = reference.mutates
+                result = measure(ours, theirs, protocol, rng, single=single, each=way.each, between=lambda: None)
+        except RuntimeError as problem:
+            return Baseline(problem=str(problem)[:_PROBLEM_CHARS])
+        except WorkerEnded as ended:
+            return Baseline(problem=ended.detail[:_PROBLEM_CHARS])
+        except Outcome as outcome:
+            return Baseline(problem=without_values(outcome.detail)[:_PROBLEM_CHARS])
+    eager_us = timing(theirs.blocks, way.clock).median_us
+    return Baseline(result.speedup, eager_us, timing(ours.blocks, way.clock))
+
+
+def _ready(judging: Judging, worker: Worker, contents: Contents, reference: Reference, seconds: float) -> None:
+    """Wait for a process of the reference, and give it what it computes on.
+
+    Raises:
+        RuntimeError: if the reference does not load there.
+    """
+    answer = worker.wait(seconds)
+    if "error" in answer:
+        raise RuntimeError(f"the reference's own process failed: {answer['error']['message'][:_PROBLEM_CHARS]}")
+    judging.attach(worker, ("in", "other", "weights"))
+    send_weights(judging, worker, reference, {name: name for name in reference.weight_leaves})
+    judging.present(worker, contents.case, reference)
 
 
 def _overstated(judging: Judging, side: Side, contents: Contents, reference: Reference) -> float:
@@ -97,8 +172,6 @@ def _overstated(judging: Judging, side: Side, contents: Contents, reference: Ref
     Raises:
         Outcome: `INTEGRITY`, if its times cannot be: by much, and twice.
     """
-    if reference.mutates:
-        return 1.0  # calls without new inputs between them are not what was timed
     reported = timing(side.blocks, "").median_us
     factor = overstated(reported, outside_us(judging, side.worker, contents, reference, reported))
     if factor > DISAGREE:

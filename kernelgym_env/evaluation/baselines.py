@@ -1,0 +1,103 @@
+"""What else a speed is held against: the reference compiled, and the reference as a CUDA graph.
+
+Each is measured once for a task, a device, versions and a protocol, against the eager reference, and kept on disk: the
+ratio of the two is what is used, so that a device which has become faster or slower since changes nothing. Where the
+eager reference itself takes another time than it did then, by more than drift explains, everything is measured anew.
+
+- `Baseline` -- one measured way.
+- `BaselineCache` -- the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelgym_env import settings
+from kernelgym_env.evaluation.result import Timing
+
+__all__ = ["DRIFT", "Baseline", "BaselineCache"]
+
+DRIFT = 0.15
+"""Relative change of the eager reference's time from which on a stored baseline is measured anew."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One way of running the reference.
+
+    Attributes:
+        over_eager: eager time / its time, from interleaved blocks; NaN where it does not work for the task.
+        eager_us: the eager reference's median time in the same measurement, microseconds.
+        times: its own times.
+        problem: why there is none, ``""`` if there is one.
+    """
+
+    over_eager: float = math.nan
+    eager_us: float = math.nan
+    times: Timing = Timing()
+    problem: str = ""
+
+    def drifted(self, eager_us: float) -> bool:
+        """Whether the eager reference takes another time by now.
+
+        >>> Baseline(2.0, 100.0).drifted(110.0), Baseline(2.0, 100.0).drifted(120.0), Baseline().drifted(120.0)
+        (False, True, False)
+        """
+        return abs(eager_us / self.eager_us - 1) > DRIFT if not math.isnan(self.eager_us) else False
+
+    def speedup(self, over_eager: float) -> float:
+        """Speedup over this way of something with a speedup over eager.
+
+        >>> Baseline(2.0, 100.0).speedup(3.0)
+        1.5
+        """
+        return over_eager / self.over_eager
+
+
+class BaselineCache:
+    """Baselines on disk, one file for a task and all that its times depend on.
+
+    Args:
+        folder: where; None takes ``baselines`` below the cache folder of the settings.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or settings.cache_dir() / "baselines"
+
+    def load(self, key: Mapping[str, Any]) -> dict[str, Baseline]:
+        """What is stored under a key, by the name of the way; nothing where there is no readable file."""
+        try:
+            data = json.loads(self._path(key).read_text(encoding="utf-8"))
+            return {name: _baseline(one) for name, one in data["baselines"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}  # none, or one that a crash or another version left: measured again
+
+    def save(self, key: Mapping[str, Any], baselines: Mapping[str, Baseline]) -> None:
+        """Replace what is stored under a key, at once for all readers.
+
+        Raises:
+            OSError: if the folder cannot be written.
+        """
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        document = {"key": dict(key), "baselines": {name: asdict(one) for name, one in baselines.items()}}
+        fd, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1)
+        os.replace(name, path)
+
+    def _path(self, key: Mapping[str, Any]) -> Path:
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+        return self._folder / digest[:2] / f"{digest}.json"
+
+
+def _baseline(data: Mapping[str, Any]) -> Baseline:
+    return Baseline(**{**data, "times": Timing(**data["times"])})
