@@ -12,7 +12,7 @@ reaches is something to report; neither decides a verdict. A device that is not 
 - `count_work` -- those of a reference, counted in one call.
 - `Machine` -- peak rates of a device.
 - `machine` -- the data sheet of a device, by its name.
-- `fastest_format` -- the fastest number format that a tolerance may let pass.
+- `fastest_format`, `is_loose` -- the fastest number format that a tolerance may let pass.
 - `floor_us`, `floor_fraction` -- the floor, and a time's share of it.
 """
 
@@ -26,6 +26,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kernelgym_env.errors import InvalidOptionError, unknown_name
+from kernelgym_env.evaluation.protocols import Protocol
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +40,7 @@ __all__ = [
     "fastest_format",
     "floor_fraction",
     "floor_us",
+    "is_loose",
     "machine",
 ]
 
@@ -47,6 +49,7 @@ FORMATS = ("fp64", "fp32", "tf32", "fp16", "fp8", "int8")
 have it."""
 
 _DEFAULT_FORMAT = "tf32"
+_LOOSE = 1e-3
 _FORMAT_OF = {
     "float64": "fp64",
     "complex128": "fp64",
@@ -194,15 +197,26 @@ def machine(name: str) -> Machine:
     return MACHINES.get(name, Machine(name))
 
 
+def is_loose(protocol: Protocol) -> bool:
+    """Whether a protocol's tolerance may let 16-bit arithmetic pass, whose inputs are off by up to a two-thousandth.
+
+    >>> from kernelgym_env.evaluation.protocols import get_protocol
+    >>> [is_loose(get_protocol(name)) for name in ("strict", "kernelbench", "makora", "kernelgym")]
+    [False, False, True, True]
+    """
+    rule = protocol.allclose
+    return rule is not None and max(rule.atol, rule.rtol) >= _LOOSE
+
+
 def fastest_format(dtype: str, *, loose: bool = False) -> str:
     """The number format whose rate bounds the operations of a task.
 
     Products of float32 may be made of TF32 ones, also where the result has float32's precision, so its bound is
-    TF32's rate. A tolerance of a hundredth lets 16-bit arithmetic pass too.
+    TF32's rate. A loose tolerance lets 16-bit arithmetic pass too.
 
     Args:
         dtype: torch's name of the dtype, e.g. ``"float32"``.
-        loose: whether the protocol decides by such a tolerance.
+        loose: see `is_loose`.
 
     >>> fastest_format("float32"), fastest_format("float32", loose=True), fastest_format("float64")
     ('tf32', 'fp16', 'fp64')
@@ -217,7 +231,7 @@ def floor_us(work: Work, device: Machine, *, loose: bool = False) -> float:
     Args:
         work: what is to be done.
         device: the rates.
-        loose: see `fastest_format`.
+        loose: see `is_loose`.
 
     >>> floor_us(Work(flops=0, bytes=4.8e6), machine("NVIDIA H200"))
     1.0

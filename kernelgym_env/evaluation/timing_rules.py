@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -256,6 +257,10 @@ class Reported:
     candidate_us: float
     n: int
     discarded: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for the provenance."""
+        return asdict(self)
 
 
 def reported(reference: Sequence[Sequence[float]], candidate: Sequence[Sequence[float]], rule: TimingRule) -> Reported:
