@@ -264,8 +264,11 @@ class _Package:
             raise OSError(f"nvmlInit failed: {error}") from error
 
     def _ask(self, call: str, *arguments: Any) -> Any:
+        ask = getattr(self.nvml, call, None)  # releases differ in what they have
+        if ask is None:
+            return None
         try:
-            return getattr(self.nvml, call)(*arguments)
+            return ask(*arguments)
         except self.nvml.NVMLError:
             return None
 

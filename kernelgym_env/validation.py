@@ -242,11 +242,18 @@ def compare(stored: Evaluation, again: Evaluation) -> Agreement:
     if math.isnan(stored.speedup) or math.isnan(again.speedup):
         return Agreement(False, f"it has a speedup only {'now' if math.isnan(stored.speedup) else 'then'}")
     margin = _width(stored) * stored.speedup
-    if again.speedup_low > stored.speedup_high + margin:
+    (low, high), (low_now, high_now) = _interval(stored), _interval(again)
+    if low_now > high + margin:
         return Agreement(False, "it is faster now")
-    if again.speedup_high < stored.speedup_low - margin:
+    if high_now < low - margin:
         return Agreement(False, "it is slower now")
     return Agreement(True, "")
+
+
+def _interval(evaluation: Evaluation) -> tuple[float, float]:
+    """The speedup's interval; where an end is missing the speedup is that end."""
+    low, high = evaluation.speedup_low, evaluation.speedup_high
+    return evaluation.speedup if math.isnan(low) else low, evaluation.speedup if math.isnan(high) else high
 
 
 def _width(evaluation: Evaluation) -> float:

@@ -108,6 +108,8 @@ class Bindings:
                 SimpleNamespace(pid=1000, smUtil=55),
             ],
         }
+        if name == "nvmlDeviceGetCurrentClocksEventReasons":
+            raise AttributeError(name)  # as in releases before the call was renamed
         if name == "nvmlDeviceGetClockInfo" and name not in self.failing:
             return lambda handle, kind: {1: 1980, 2: 3201}[kind]
         if name not in answers or name in self.failing:

@@ -266,6 +266,13 @@ def test_verdicts_without_a_speedup() -> None:
     assert compare(untimed, timed(2.0, 1.9, 2.1)).why == "it has a speedup only now"
 
 
+def test_a_speedup_without_an_interval_is_a_point() -> None:
+    stored = Evaluation("a/b", Status.CORRECT, speedup=2.0)
+    assert compare(stored, timed(2.1, 2.01, 2.2)).agree
+    assert not compare(stored, timed(2.1, 2.03, 2.2)).agree
+    assert not compare(timed(2.1, 2.03, 2.2), Evaluation("a/b", Status.CORRECT, speedup=2.0)).agree
+
+
 def test_the_protocol_says_how_wide() -> None:
     stored = timed(2.0, 1.9, 2.1, provenance={"protocol": STRICT.replace(target_width=0.5).to_dict()})
     assert compare(stored, timed(3.05, 3.0, 3.1)).agree
@@ -332,6 +339,17 @@ def test_what_is_not_judged_is_reported(
     assert "its task has changed" in row["why"]
     assert main(["validate", path]) == 0
     assert "1 of 1 agree (100%), 1 could not be judged again." in capsys.readouterr().out
+
+
+def test_a_device_that_this_machine_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    on_gpu = record(device="cuda:0", task_hash=TASK.for_device("cuda").hash)
+    code, data = judged(capsys, written(tmp_path, record(), on_gpu))
+    assert code == 0
+    assert [row["judged"] for row in data["records"]] == [True, False]
+    assert "needs an NVIDIA GPU" in data["records"][1]["why"]
 
 
 def test_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from kernelgym_env import devices
 from kernelgym_env.cli.options import add_device, add_sandbox, sandbox_of
 from kernelgym_env.cli.output import FAULT, NEGATIVE, OK, console, print_json, progress
 from kernelgym_env.errors import InvalidOptionError
@@ -120,8 +121,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _prepared(stored: Stored, tasks: dict[str, Task], device: str) -> _Row:
     try:
-        return _Row(stored, resubmission(stored, tasks, device))
-    except CannotJudgeError as error:
+        submission = resubmission(stored, tasks, device)
+        devices.resolve_device(submission.device)  # this machine may lack it
+        return _Row(stored, submission)
+    except (CannotJudgeError, InvalidOptionError) as error:
         return _Row(stored, found=Agreement(None, str(error)))
 
 
