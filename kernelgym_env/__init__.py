@@ -14,6 +14,7 @@ The names below are loaded on first use.
 - `Submission`, `Evaluation`, `Status`, `Finding`, `Timing` -- what goes into an evaluation and what comes out.
 - `load_task`, `load_tasks` -- tasks by id.
 - `score` -- evaluates one source without an environment.
+- `device_lease` -- holds a device for training, and hands it over when an evaluation wants to time.
 - `render_prompt`, `messages`, `extract_source` -- from observation to prompt, and from reply to source.
 - `tasks`, `wrappers` -- the sub-packages of these names.
 """
@@ -33,6 +34,7 @@ from kernelgym_env.registration import register_environments  # noqa: E402
 if TYPE_CHECKING:
     from kernelgym_env import tasks, wrappers
     from kernelgym_env.env import KernelEnv
+    from kernelgym_env.evaluation.lease import device_lease
     from kernelgym_env.evaluation.result import Evaluation, Finding, Status, Timing
     from kernelgym_env.evaluation.submission import Submission
     from kernelgym_env.prompts import extract_source, messages, render_prompt
@@ -47,6 +49,7 @@ __all__ = [
     "Submission",
     "Timing",
     "__version__",
+    "device_lease",
     "extract_source",
     "load_task",
     "load_tasks",
@@ -64,6 +67,7 @@ _SOURCES = {
     "Status": "kernelgym_env.evaluation.result",
     "Submission": "kernelgym_env.evaluation.submission",
     "Timing": "kernelgym_env.evaluation.result",
+    "device_lease": "kernelgym_env.evaluation.lease",
     "extract_source": "kernelgym_env.prompts",
     "load_task": "kernelgym_env.tasks",
     "load_tasks": "kernelgym_env.tasks",

@@ -48,7 +48,7 @@ def get_init_inputs():
 RIGHT = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x + x + 1\n"
 WRONG = RIGHT.replace("+ 1", "+ 2")
 SLEEPY = "import time\ntime.sleep(30)\n" + RIGHT
-COMMANDS = ("eval", "tasks", "show", "doctor")
+COMMANDS = ("eval", "tasks", "show", "redteam", "validate", "doctor")
 
 
 @pytest.fixture
@@ -179,6 +179,10 @@ def test_nothing_to_do_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> N
             ["show", "KernelGym/RowSotmax"],
             "Did you mean 'KernelGym/RowSoftmax'? `kernelgym tasks --suite core` lists the ids.\n",
         ),
+        (["validate", "no.json"], "'no.json' cannot be read: No such file or directory"),
+        (["validate", "binary"], "'binary' is no UTF-8 text"),
+        (["validate", "wrong.py"], "'wrong.py' is no JSON"),
+        (["validate", "wrong.py", "--sample", "0"], "--sample must be at least 1, got 0"),
         (["show", "nothing-like-it"], "'nothing-like-it'. `kernelgym tasks` lists the ids.\n"),
         (["show", "KernelBench/L1-019"], "Set KERNELBENCH_DIR"),
         (["show", "scale.py", "--device", "tpu"], "Unknown device 'tpu'"),
@@ -229,6 +233,7 @@ def test_eval_of_a_right_submission(folder: Path, capsys: pytest.CaptureFixture[
     assert 0 < result["speedup_low"] <= result["speedup"] <= result["speedup_high"]
     assert result["times"]["candidate"]["n"] > 0
     assert result["coverage"] is None
+    assert (result["source"], result["library_ops"]) == (RIGHT, "allow")
 
 
 @pytest.mark.parametrize(("interval", "hint"), [((0.9, 1.2), False), ((0.8, 1.4), True), ((1.0, 9.0), True)])

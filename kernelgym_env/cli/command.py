@@ -13,13 +13,20 @@ import traceback
 from collections.abc import Sequence
 
 from kernelgym_env._version import __version__
-from kernelgym_env.cli import doctor, evaluate, redteam, show, tasks
+from kernelgym_env.cli import doctor, evaluate, redteam, show, tasks, validate
 from kernelgym_env.cli.output import BROKEN_PIPE, FAULT, INTERRUPTED, USAGE
 from kernelgym_env.errors import KernelGymError, unknown_name
 
 __all__ = ["build_parser", "main"]
 
-_COMMANDS = {"eval": evaluate, "tasks": tasks, "show": show, "redteam": redteam, "doctor": doctor}
+_COMMANDS = {
+    "eval": evaluate,
+    "tasks": tasks,
+    "show": show,
+    "redteam": redteam,
+    "validate": validate,
+    "doctor": doctor,
+}
 _EPILOG = "exit codes: 0 done, 1 negative verdict, 2 mistake in the call, 3 fault of the infrastructure"
 
 

@@ -97,7 +97,8 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         pool.close()
     if arguments.json:
-        print_json(evaluation.to_dict())
+        # with what `kernelgym validate` needs to judge it again
+        print_json({**evaluation.to_dict(), "source": submission.source, "library_ops": submission.library_ops})
     else:
         console().print(view(evaluation))
     return OK if evaluation.correct else NEGATIVE if evaluation.valid else FAULT

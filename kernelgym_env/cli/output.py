@@ -4,6 +4,7 @@
 - `console`, `errors` -- rich consoles on stdout and stderr.
 - `print_json` -- data for machines.
 - `waiting` -- a spinner with the elapsed time, on a terminal only.
+- `progress` -- a bar, or a line for each thing that is done.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from rich.console import Console
 
@@ -28,6 +29,7 @@ __all__ = [
     "console",
     "errors",
     "print_json",
+    "progress",
     "waiting",
 ]
 
@@ -86,3 +88,40 @@ def waiting(text: str) -> Iterator[None]:
     with Progress(*columns, console=errors(), transient=True) as progress:
         progress.add_task(text, total=None)
         yield
+
+
+class _Advance(Protocol):
+    def __call__(self, text: str) -> None: ...
+
+
+@contextmanager
+def progress(total: int) -> Iterator[_Advance]:
+    """A bar on stderr; a line for each step where stderr is not a terminal.
+
+    Args:
+        total: number of steps.
+
+    Yields:
+        A function to be called after each step, with a text on it.
+    """
+    if not sys.stderr.isatty():
+        done = 0
+
+        def line(text: str) -> None:
+            nonlocal done
+            done += 1
+            sys.stderr.write(f"{done}/{total} {text}\n")
+            sys.stderr.flush()
+
+        yield line
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=errors(), transient=True) as bar:
+        task = bar.add_task("", total=total)
+
+        def advance(text: str) -> None:
+            bar.update(task, advance=1, description=text)
+
+        yield advance

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Protocol
 
 from kernelgym_env import devices
 from kernelgym_env.cli.options import add_device, name_of
-from kernelgym_env.cli.output import NEGATIVE, OK, console, errors, print_json
+from kernelgym_env.cli.output import NEGATIVE, OK, console, errors, print_json, progress
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.protocols import get_protocol, protocol_names
-from kernelgym_env.redteam.cases import RedTeamCase, find_cases
+from kernelgym_env.redteam.cases import find_cases
 
 __all__ = ["DESCRIPTION", "HELP", "add_arguments", "run"]
 
@@ -68,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
             errors().print(f"skipped {case.name}: {why}", style="dim")
     records = []
     options = {name: getattr(arguments, name) for name in ("device", "protocol", "scale", "threads", "naive")}
-    with Arena(**options) as arena, _progress(cases) as advance:
+    with Arena(**options) as arena, progress(len(cases)) as advance:
         for case in cases:
             record = arena.run(case)
             records.append(record)
@@ -80,33 +76,3 @@ def run(arguments: argparse.Namespace) -> int:
         if table := failed(records):
             console().print(table)
     return OK if all(record.ok for record in records) else NEGATIVE
-
-
-class _Advance(Protocol):
-    def __call__(self, text: str) -> None: ...
-
-
-@contextmanager
-def _progress(cases: Sequence[RedTeamCase]) -> Iterator[_Advance]:
-    """A bar on stderr; a line per case where stderr is not a terminal."""
-    if not sys.stderr.isatty():
-        done = 0
-
-        def line(text: str) -> None:
-            nonlocal done
-            done += 1
-            sys.stderr.write(f"{done}/{len(cases)} {text}\n")
-            sys.stderr.flush()
-
-        yield line
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=errors(), transient=True) as progress:
-        bar = progress.add_task("", total=len(cases))
-
-        def advance(text: str) -> None:
-            progress.update(bar, advance=1, description=text)
-
-        yield advance

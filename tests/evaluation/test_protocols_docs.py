@@ -53,7 +53,7 @@ def test_the_table_is_that_of_the_code(text):
 
 def test_examples_run(text, capsys):
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for number, block in enumerate(blocks):
         exec(compile(block, f"{PAGE}, block {number}", "exec"), {"__name__": "__main__"})
     printed = capsys.readouterr().out
