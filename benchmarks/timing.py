@@ -125,7 +125,6 @@ class Pair:
             protocol,
             session.zygote,
             device=session.device,
-            lock=session.name,
             threads=0,
             environ={},
             stages=Stages(),

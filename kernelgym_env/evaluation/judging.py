@@ -95,7 +95,6 @@ class Judging:
         protocol: its constants.
         zygote: forks the workers.
         device: as workers see it.
-        lock: name of the device lock.
         threads: CPU threads of each worker, 0 for torch's default.
         environ: set in each worker.
         stages: where time is booked.
@@ -108,7 +107,6 @@ class Judging:
         zygote: Zygote,
         *,
         device: str,
-        lock: str,
         threads: int,
         environ: dict[str, str],
         stages: Stages,
@@ -117,7 +115,6 @@ class Judging:
         self.protocol = protocol
         self.zygote = zygote
         self.device = device
-        self.lock = lock
         self.threads = threads
         self.environ = environ
         self.stages = stages
@@ -125,6 +122,10 @@ class Judging:
         self.figures: dict[str, Any] = {}
         self.laws: list[str] = []
         self.evidence = Evidence(problem="not looked for")
+        self.reported: dict[str, Any] = {}
+        self.retest: dict[str, Any] = {}
+        self.neighbours: dict[str, Any] = {}
+        self.baseline_problems: dict[str, str] = {}
         self.workers: list[Worker] = []
         self.buffers: dict[str, Buffer] = {}
         self.candidate: Worker | None = None
@@ -148,6 +149,17 @@ class Judging:
         # sources that build without load_inline build again here, so the longer deadline holds
         self.import_stage = "build" if compiles else "start"
         self._start_s = self.protocol.deadlines.build_s if compiles else self.protocol.deadlines.import_s
+        return worker
+
+    def relaunch(self, weight_seed: int, init: dict[str, Any]) -> Worker:
+        """End the candidate and fork another one from the same source, which finds what the first one compiled."""
+        old = self.candidate
+        assert old is not None
+        old.stop()
+        old.close(keep_folder=True)
+        self._shown.clear()
+        self.candidate = worker = self._fork(old.folder)
+        worker.post(self._load(worker.folder, self.submission.source, ENTRY, weight_seed, init))
         return worker
 
     def _prebuild(self, weight_seed: int) -> Path:

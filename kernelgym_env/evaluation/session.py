@@ -5,6 +5,7 @@ Every outcome of a submission is an `Evaluation`; only infrastructure raises.
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import random
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from kernelgym_env._version import __version__
+from kernelgym_env.evaluation.baselines import BaselineCache
 from kernelgym_env.evaluation.checking import (
     check,
     check_fresh,
@@ -31,19 +33,22 @@ from kernelgym_env.evaluation.lawbook import LawBook
 from kernelgym_env.evaluation.ownership import check_attribution, check_denied, check_launches
 from kernelgym_env.evaluation.protocols import Protocol, get_protocol
 from kernelgym_env.evaluation.reference import Reference, TaskError, derive_seed
-from kernelgym_env.evaluation.result import Evaluation, Finding, Status
+from kernelgym_env.evaluation.result import Evaluation, Finding, Status, Timing
+from kernelgym_env.evaluation.retest import Timed, time_submission
+from kernelgym_env.evaluation.roofline import Work, count_work, floor_us, is_loose, machine
 from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.sandbox.trial import settle
 from kernelgym_env.evaluation.sandbox.warden import SandboxError
 from kernelgym_env.evaluation.source import check_format, detect_backend
-from kernelgym_env.evaluation.speed import time_both
+from kernelgym_env.evaluation.speed import measure_way
 from kernelgym_env.evaluation.submission import Submission
-from kernelgym_env.evaluation.workers import WorkerEnded, Zygote
+from kernelgym_env.evaluation.workers import Worker, WorkerEnded, Zygote
 from kernelgym_env.tasks.model import Task
 
 __all__ = ["Session"]
 
 _KNOWN_TASKS = 1024
+_NOT_OF_TIMING = ("name", "summary", "source", "baselines", "deadlines")
 _LARGE_BYTES = 4 << 30
 _MANY_CORES = (os.cpu_count() or 1) >= 4
 
@@ -53,7 +58,7 @@ class Session:
 
     Args:
         device: ``"cpu"`` or ``"cuda:0"`` as seen by this process.
-        name: how the device is called outside, e.g. ``"cuda:3"``; names the device lock.
+        name: how the device is called outside, e.g. ``"cuda:3"``.
         threads: CPU threads of each worker and of the judge, 0 for torch's default.
         sandbox: how workers are confined.
     """
@@ -63,7 +68,7 @@ class Session:
         self.name = name
         self.threads = threads
         self.kind = "cpu" if device == "cpu" else "cuda"
-        self._probed: dict[tuple[str, Protocol], tuple[dict[str, Any], int, bool]] = {}
+        self._probed: dict[tuple[str, Protocol], tuple[dict[str, Any], int, bool, Work | None]] = {}
         self._books: dict[Any, LawBook] = {}
         interpreter = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""} if self.kind == "cpu" else {}
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -123,7 +128,6 @@ class Session:
             protocol,
             self.zygote,
             device=self.device,
-            lock=self.name,
             threads=self.threads,
             environ=self._environ,
             stages=stages,
@@ -141,7 +145,7 @@ class Session:
             findings = outcome.findings()
         except TaskError as error:
             status, detail = Status.TASK_INVALID, str(error)
-        except SandboxError as error:
+        except (SandboxError, TimeoutError) as error:
             # another judge on this machine would refuse it too, so this is no case for another try
             status, detail = Status.FAULT, str(error)
         except WorkerEnded as ended:
@@ -177,7 +181,12 @@ class Session:
                 "versions": self.zygote.versions,
                 "protocol": protocol.to_dict(),
                 "input_laws": judging.laws,
+                "library_ops": submission.library_ops or protocol.library_ops,
                 "evidence": judging.evidence.to_dict(),
+                "reported": judging.reported,
+                "retest": judging.retest,
+                "neighbours": judging.neighbours,
+                "baseline_problems": judging.baseline_problems,
                 "backend": backend,
                 "sandbox": self.sandbox.mode,
                 "isolation": judging.candidate.isolation if judging.candidate else {},
@@ -234,11 +243,59 @@ class Session:
         check_attribution(judging, cases[0], reference)
         if twin is None:
             return "Triton ran in its interpreter on the CPU: checked for correctness, not timed."
-        time_both(judging, twin, contents, reference, rng)
+        floor = self._floor_us(reference)
+        twin = time_submission(judging, twin, Timed(reference, contents, rng, weights, matched, floor))
+        if not math.isnan(floor):
+            judging.figures["times"]["floor"] = Timing(floor, floor, floor, 0, "data sheet")
         if self.kind == "cuda":
-            # last, since what looks at launches may make later ones slower
+            # after timing, since what looks at launches may make later ones slower
             judging.evidence = check_launches(judging, contents.mixed(), reference)
+        judging.figures |= self._baselines(judging, twin, contents, reference, rng, weights)
         return ""
+
+    def _floor_us(self, reference: Reference) -> float:
+        """The floor of a reference on this device, NaN where it is unknown."""
+        work = self._probed[reference.task.hash, reference.protocol][3]
+        if work is None:
+            return math.nan
+        return floor_us(work, machine(self.hardware["name"]), loose=is_loose(reference.protocol))
+
+    def _baselines(
+        self,
+        judging: Judging,
+        twin: Worker,
+        contents: Contents,
+        reference: Reference,
+        rng: random.Random,
+        weight_seed: int,
+    ) -> dict[str, Any]:
+        """Figures over the protocol's further baselines, from disk or measured now."""
+        protocol, figures = reference.protocol, judging.figures
+        if not protocol.baselines:
+            return {}
+        key = {
+            "task": reference.task.hash,
+            "device": self.hardware,
+            "threads": self.threads,
+            "versions": self.zygote.versions,
+            "protocol": {name: value for name, value in protocol.to_dict().items() if name not in _NOT_OF_TIMING},
+        }
+        cache = BaselineCache()
+        known = cache.load(key)
+        eager_us = figures["times"]["eager"].median_us
+        times = dict(figures["times"])
+        found: dict[str, Any] = {"times": times}
+        for name in protocol.baselines:
+            if name not in known or known[name].drifted(eager_us):
+                worker = judging.twin(reference.task.source, weight_seed, reference.init_tree, way=name)
+                known[name] = measure_way(judging, worker, twin, contents, reference, rng)
+                worker.stop()
+                cache.save(key, known)
+            times[name] = known[name].times
+            found[f"speedup_{name}"] = known[name].speedup(figures["speedup"])
+            if known[name].problem:
+                judging.baseline_problems[name] = known[name].problem
+        return found
 
     def _probe(self, reference: Reference, seed: int) -> None:
         # mode and precision change what the reference gives, the tolerance whether a null answer passes
@@ -246,8 +303,8 @@ class Session:
         if key not in self._probed:
             reference.probe(seed)
             _make_room(self._probed)
-            self._probed[key] = (reference.out_tree, reference.out_size, reference.mutates)
-        reference.out_tree, reference.out_size, reference.mutates = self._probed[key]
+            self._probed[key] = (reference.out_tree, reference.out_size, reference.mutates, _work(reference, seed))
+        reference.out_tree, reference.out_size, reference.mutates, _ = self._probed[key]
 
     def _book(self, task: Task, protocol: Protocol) -> LawBook:
         """What was found out about the task's value laws, under the constants that enter into it."""
@@ -256,6 +313,14 @@ class Session:
             _make_room(self._books)
             self._books[key] = LawBook(task)
         return self._books[key]
+
+
+def _work(reference: Reference, seed: int) -> Work | None:
+    """The work of a reference, None where it cannot be counted: operators of its own, or no room for it."""
+    try:
+        return count_work(reference.model, reference.draw(seed))
+    except Exception:  # what raises is the reference's code under modes that it may not bear
+        return None
 
 
 def _make_room(known: dict[Any, Any]) -> None:

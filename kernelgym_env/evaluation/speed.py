@@ -6,13 +6,16 @@ the memory. The twin's results are never written where the candidate could read 
 
 from __future__ import annotations
 
+import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import torch
 
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.baselines import Baseline
@@ -22,10 +25,12 @@ from kernelgym_env.evaluation.feedback import without_values
 from kernelgym_env.evaluation.judging import Judging, Outcome
 from kernelgym_env.evaluation.locks import device_lock
 from kernelgym_env.evaluation.measure import Side, measure
-from kernelgym_env.evaluation.outside import DISAGREE, TAMPERED, outside_us, overstated
+from kernelgym_env.evaluation.neighbours import compare, look
+from kernelgym_env.evaluation.outside import DISAGREE, outside_us, overstated
 from kernelgym_env.evaluation.reference import Case, Reference, TaskError
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.statistics import timing
+from kernelgym_env.evaluation.timing_rules import reported, timing_rule
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded
 
 __all__ = ["measure_way", "time_both"]
@@ -35,6 +40,7 @@ _CHECKING_SHARE = 0.25
 _PLACES = 4
 _MOVED_BYTES = 1 << 30
 _PROBLEM_CHARS = 500
+_LONGEST_WAIT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class _Way:
         return cls("perf_counter" if on_cpu else "cuda_event", command, on_cpu and contents.varied)
 
 
-def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Reference, rng: random.Random) -> None:
+def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Reference, rng: random.Random) -> float:
     """Measure the speedup; fills `judging.figures`.
 
     Args:
@@ -69,10 +75,16 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
         reference: the trusted side.
         rng: draws the order of blocks; seeded from the secret.
 
+    Returns:
+        By what factor the clock inside of the candidate's process falls short of the one outside; 1 where they agree.
+        The figures are by the slower one.
+
     Raises:
         Outcome: if a timed call gives a wrong output or an error.
         TaskError: if the reference takes longer than a stage may.
-        RuntimeError: if the reference's process fails, which is no fault of the submission's.
+        RuntimeError: if the reference's process fails, or another process used the device meanwhile; neither is a fault
+            of the submission's.
+        TimeoutError: if the device is held by others for too long.
     """
     candidate = judging.candidate
     assert candidate is not None
@@ -86,11 +98,12 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     mine = Side(candidate, {**way.command, "out": reference.out_tree}, inputs.for_candidate, moved)
     theirs = _Twin(twin, way.command, inputs.for_twin(twin), moved, partial(processes.halted, candidate.pid))
     start = time.perf_counter()
-    with device_lock(judging.lock):
+    with device_lock(judging.device, timeout_s=_LONGEST_WAIT_S):
         waited = time.perf_counter() - start
         judging.stages.current = "timing"
         single = reference.mutates
-        result = measure(mine, theirs, judging.protocol, rng, single=single, each=way.each, between=inputs.compare)
+        with _looked_at(judging, (candidate, twin)):
+            result = measure(mine, theirs, judging.protocol, rng, single=single, each=way.each, between=inputs.compare)
         began = time.perf_counter()
         factor = _overstated(judging, mine, inputs.contents, reference)
         judging.stages.add("timing", time.perf_counter() - began)
@@ -106,6 +119,28 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
             "eager": timing(theirs.blocks, way.clock),
         },
     }
+    judging.reported = reported(theirs.blocks, slower, timing_rule(judging.protocol.name)).to_dict()
+    return factor
+
+
+@contextmanager
+def _looked_at(judging: Judging, workers: Sequence[Worker]) -> Iterator[None]:
+    """Look at a GPU before and after, for what else used it and what its clocks did; see `neighbours`.
+
+    Raises:
+        RuntimeError: if another process used it so much that no time is worth anything.
+    """
+    if judging.device == "cpu":
+        yield
+        return
+    uuid = str(torch.cuda.get_device_properties(judging.device).uuid)
+    own = {os.getpid(), *(pid for worker in workers for pid in (worker.pid, *processes.descendants(worker.pid)))}
+    before = look(uuid, own)
+    yield
+    both = compare(before, look(uuid, own, since_us=before.taken_us))
+    judging.neighbours = both.to_dict()
+    if both.worthless:
+        raise RuntimeError(both.worthless)
 
 
 def measure_way(
@@ -139,7 +174,7 @@ def measure_way(
             _ready(judging, worker, contents, reference, protocol.deadlines.import_s)
             # it compiles, or records, at its first call
             judging.command(worker, {"op": "batch", "calls": 1, "wait": 0}, protocol.deadlines.build_s)
-            with device_lock(judging.lock):
+            with device_lock(judging.device, timeout_s=_LONGEST_WAIT_S):
                 single = reference.mutates
                 result = measure(ours, theirs, protocol, rng, single=single, each=way.each, between=lambda: None)
         except RuntimeError as problem:
@@ -167,19 +202,16 @@ def _ready(judging: Judging, worker: Worker, contents: Contents, reference: Refe
 
 
 def _overstated(judging: Judging, side: Side, contents: Contents, reference: Reference) -> float:
-    """Factor by which the candidate's own clock overstates its speed; 1 where both clocks agree.
-
-    Raises:
-        Outcome: `INTEGRITY`, if its times cannot be: by much, and twice.
-    """
-    reported = timing(side.blocks, "").median_us
-    factor = overstated(reported, outside_us(judging, side.worker, contents, reference, reported))
-    if factor > DISAGREE:
-        factor = min(factor, overstated(reported, outside_us(judging, side.worker, contents, reference, reported)))
-    if factor > TAMPERED:
-        text = "Calls take longer by a clock outside of the process than by the one inside."
-        raise Outcome(Status.INTEGRITY, text, finding="D6")
-    return factor if factor > DISAGREE else 1.0
+    """Factor by which the candidate's own clock overstates its speed; 1 where both clocks agree."""
+    reported_us = timing(side.blocks, "").median_us
+    factor = 1.0
+    for _ in range(2):
+        outside = outside_us(judging, side.worker, contents, reference, reported_us)
+        found = overstated(reported_us, outside)
+        if found <= DISAGREE:
+            return 1.0
+        factor = min(factor, found) if factor > 1 else found
+    return factor
 
 
 @contextmanager
