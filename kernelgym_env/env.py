@@ -26,6 +26,7 @@ from kernelgym_env.limits import MAX_FEEDBACK_CHARS, MAX_PROMPT_CHARS, MAX_SOURC
 from kernelgym_env.prompts import extract_source, task_prompt
 from kernelgym_env.spaces import UnicodeText
 from kernelgym_env.tasks import Task, load_task, load_tasks
+from kernelgym_env.tasks.kernelbench.requirements import check_requirements
 from kernelgym_env.tasks.mix import probabilities
 
 __all__ = ["MAX_TURNS", "STOP", "KernelEnv"]
@@ -104,6 +105,7 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         self.render_mode = render_mode
         self._pinned = task is not None
         self._tasks = _tasks_of(task)
+        self._check_tasks(self._tasks)
         self._probabilities = None if level_mix is None else probabilities(self._tasks, level_mix)
         text, replies = UnicodeText(MAX_FEEDBACK_CHARS), UnicodeText(MAX_SOURCE_CHARS)
         self.action_space = UnicodeText(MAX_SOURCE_CHARS)
@@ -266,7 +268,14 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
             return known[name]
         if self._pinned:
             raise unknown_name("task of this environment", wanted, known)
-        return load_task(wanted)
+        task = load_task(wanted)
+        self._check_tasks([task])
+        return task
+
+    def _check_tasks(self, tasks: Sequence[Task]) -> None:
+        if self.pool == "local":  # others judge on another machine, or run nothing
+            for task in tasks:
+                check_requirements(task)
 
     def _start(self, task: Task, episode: Episode) -> None:
         kind = "cpu" if self.pool == "fake" else devices.device_kind(self.device)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import builtins
 import gzip
 import json
+import re
 import sys
 
+import gymnasium as gym
 import pytest
 from hub import parquet, problem
 
+import kernelgym_env
+from kernelgym_env.cli import main
 from kernelgym_env.errors import InvalidOptionError, MissingDataError, UnknownNameError
 from kernelgym_env.tasks import load_task, load_tasks, task_ids
 from kernelgym_env.tasks.kernelbench import (
@@ -26,6 +30,7 @@ from kernelgym_env.tasks.kernelbench import (
     versions,
 )
 from kernelgym_env.tasks.kernelbench.categories import category
+from kernelgym_env.tasks.kernelbench.requirements import check_requirements, missing
 from kernelgym_env.tasks.selection import select
 from kernelgym_env.tasks.splits import split
 
@@ -246,3 +251,37 @@ def test_published_texts_are_told_apart(shared_data):
     assert str(changed) == "v0.2 but for 1 of them"
     assert versions.content_hash(newest) != versions.content_hash({**newest, "KernelBench/L2-007": ""})
     assert versions.content_hash(newest) == versions.content_hash(dict(reversed(newest.items())))
+
+
+# level 4
+
+
+def test_level_4_says_what_it_needs(shared_data, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("KERNELBENCH_DIR", str(shared_data("kernelbench.jsonl.gz")))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    task = load_task("KernelBench/L4-016")
+    assert missing(load_task("KernelBench/L3-050")) == missing(load_task("KernelGym/RowSum")) == ""
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    lacking = "KernelBench/L4-016 needs the library transformers, .* pip install transformers"
+    with pytest.raises(MissingDataError, match=lacking):
+        check_requirements(task)
+    with pytest.raises(MissingDataError, match=lacking):
+        kernelgym_env.score(task, "class ModelNew: ...")
+    with pytest.raises(MissingDataError, match=lacking):
+        gym.make("KernelBench/L4-016-v0")
+    with pytest.raises(MissingDataError, match=lacking):
+        gym.make("KernelGym/Kernel-v0").reset(options={"task": "KernelBench/L4-016"})
+    assert gym.make("KernelBench/L4-016-v0", pool="fake").reset(seed=0)[1]["task_id"] == task.id
+    assert main(["eval", "KernelBench/L4-016", __file__, "--device", "cpu"]) == 2
+    assert re.search(lacking, capsys.readouterr().err)
+    monkeypatch.delitem(sys.modules, "transformers")
+    (tmp_path / "transformers.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert re.search(r"needs the weights of gpt2, .*hub. Run: hf download gpt2", missing(task))
+    snapshot = tmp_path / "hub" / "models--gpt2" / "snapshots" / "0"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}")
+    assert missing(task)
+    (snapshot / "model.safetensors").write_bytes(b"")
+    assert missing(task) == ""
+    assert "needs the weights of google/reformer-enwik8" in missing(load_task("KernelBench/L4-013"))
