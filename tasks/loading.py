@@ -23,7 +23,7 @@ from kernelgym_env.tasks.source import normalise, summary
 __all__ = ["load_task", "load_tasks"]
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Task))
-_LATER_FIELDS = {"input_laws"}
+_LATER_FIELDS = {"input_laws", "shapes"}
 """Fields that rows written by an earlier version lack."""
 
 
