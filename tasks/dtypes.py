@@ -42,7 +42,7 @@ def with_dtype(task: Task, dtype: str) -> Task:
 
     Integers and booleans stay. The reference keeps its text; what converts is put behind it, so the prompt shows both.
     The reference is run once, in this process; see `kernelgym_env.tasks.trial`. The meta device does not compare types
-    in every operator: a reference that makes tensors of a fixed type by itself may pass here and fail when it is judged.
+    in every operator: a reference that makes tensors of a fixed type by itself may pass here and fail when judged.
 
     Args:
         task: a task whose reference works here.
