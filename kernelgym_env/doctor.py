@@ -502,7 +502,8 @@ def _kernelbench() -> Check:
             why = why or f"KERNELBENCH_DIR cannot be read: {error}"
     group, name = "data", "KERNELBENCH_DIR"
     if found:
-        detail = f"{settings.kernelbench_dir()}, level{'s' if len(found) > 1 else ''} {', '.join(found)}"
+        place = settings.kernelbench_dir() or "not set, what was fetched"
+        detail = f"{place}, level{'s' if len(found) > 1 else ''} {', '.join(found)}"
         return Check(group, name, "note" if why else "ok", detail, why)
     if settings.kernelbench_dir() is None:
         return Check(group, name, "note", "not set: the suite kernelbench is not available", why)

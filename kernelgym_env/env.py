@@ -7,7 +7,7 @@ and feedback. The episode has a fixed number of turns, which is part of the obse
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -26,6 +26,8 @@ from kernelgym_env.limits import MAX_FEEDBACK_CHARS, MAX_PROMPT_CHARS, MAX_SOURC
 from kernelgym_env.prompts import extract_source, task_prompt
 from kernelgym_env.spaces import UnicodeText
 from kernelgym_env.tasks import Task, load_task, load_tasks
+from kernelgym_env.tasks.kernelbench.requirements import check_requirements
+from kernelgym_env.tasks.mix import probabilities
 
 __all__ = ["MAX_TURNS", "STOP", "KernelEnv"]
 
@@ -54,8 +56,8 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
     Whatever a submission does becomes a result; `step` raises only for a caller's mistake.
 
     Args:
-        task: a task id, a file, a source text, or a list of them to sample from at reset; None samples from the core
-            suite. Anything `kernelgym_env.load_tasks` takes.
+        task: a task id, a file, a source text, a `Task`, or a list of them to sample from at reset; None samples from
+            the core suite. Anything `kernelgym_env.load_tasks` takes.
         turns: the turn budget, 1 to `MAX_TURNS`.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.
         backend: ``auto``, ``triton``, ``cuda``, ``cupy`` or ``cpp``.
@@ -64,6 +66,8 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         pool: who evaluates: ``local``, ``fake``, ``simulated``, or a key given to `kernelgym_env.pools.register`.
         feedback: how much it says: ``status``, ``error`` or ``profile``.
         render_mode: ``ansi``, ``human`` or ``rgb_array``.
+        level_mix: how often tasks of each level are drawn at reset, as weights by level: ``{1: 2, 2: 1}``. None draws
+            each task alike.
 
     Raises:
         UnknownNameError: for an unknown name, with what is allowed.
@@ -75,7 +79,7 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
 
     def __init__(
         self,
-        task: str | Sequence[str] | None = None,
+        task: str | Task | Sequence[str | Task] | None = None,
         turns: int = 4,
         device: str = "auto",
         backend: str = "auto",
@@ -84,6 +88,7 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         pool: str = "local",
         feedback: str = "error",
         render_mode: str | None = None,
+        level_mix: Mapping[int | str, float] | None = None,
     ) -> None:
         if isinstance(turns, bool) or not isinstance(turns, (int, np.integer)) or not 1 <= turns <= MAX_TURNS:
             raise InvalidOptionError(f"turns must be a whole number from 1 to {MAX_TURNS}, got {turns!r}.")
@@ -100,6 +105,8 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         self.render_mode = render_mode
         self._pinned = task is not None
         self._tasks = _tasks_of(task)
+        self._check_tasks(self._tasks)
+        self._probabilities = None if level_mix is None else probabilities(self._tasks, level_mix)
         text, replies = UnicodeText(MAX_FEEDBACK_CHARS), UnicodeText(MAX_SOURCE_CHARS)
         self.action_space = UnicodeText(MAX_SOURCE_CHARS)
         self.observation_space = spaces.Dict(
@@ -139,7 +146,7 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         given = history_from(options.get("history") or ())
         wanted = options.get("task")
         # drawn in any case, so that an option does not shift later draws
-        drawn = self._tasks[int(self.np_random.integers(len(self._tasks)))]
+        drawn = self._draw()
         task = drawn if wanted is None else self._choose(wanted)
         self._start(task, Episode(task.id, self.turns, given))
         if self.render_mode == "human":
@@ -247,6 +254,11 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
 
     # parts
 
+    def _draw(self) -> Task:
+        if self._probabilities is None:
+            return self._tasks[int(self.np_random.integers(len(self._tasks)))]
+        return self._tasks[int(self.np_random.choice(len(self._tasks), p=self._probabilities))]
+
     def _choose(self, wanted: object) -> Task:
         if not isinstance(wanted, str):
             raise InvalidOptionError(f"options['task'] must be a task id, got {wanted!r:.200}.")
@@ -256,7 +268,14 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
             return known[name]
         if self._pinned:
             raise unknown_name("task of this environment", wanted, known)
-        return load_task(wanted)
+        task = load_task(wanted)
+        self._check_tasks([task])
+        return task
+
+    def _check_tasks(self, tasks: Sequence[Task]) -> None:
+        if self.pool == "local":  # others judge on another machine, or run nothing
+            for task in tasks:
+                check_requirements(task)
 
     def _start(self, task: Task, episode: Episode) -> None:
         kind = "cpu" if self.pool == "fake" else devices.device_kind(self.device)
@@ -328,11 +347,11 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         rendering.show(self._episode)
 
 
-def _tasks_of(task: str | Sequence[str] | None) -> list[Task]:
+def _tasks_of(task: str | Task | Sequence[str | Task] | None) -> list[Task]:
     if task is None:
         return load_tasks("core")
-    if isinstance(task, str):
+    if isinstance(task, (str, Task)):
         return load_tasks(task)
     if not isinstance(task, Sequence) or not task:
-        raise InvalidOptionError(f"task must be a text or a list of texts, got {task!r:.200}.")
+        raise InvalidOptionError(f"task must be a text, a Task or a list of them, got {task!r:.200}.")
     return [found for entry in task for found in load_tasks(entry)]

@@ -7,6 +7,7 @@ name, option or file given by the user of the package.
 - `UnknownNameError` -- a name that is not in a closed list; says what is allowed and what may have been meant.
 - `InvalidOptionError` -- a value outside its range or of the wrong type.
 - `MissingDataError` -- a task's data is not on this machine; says how to get it.
+- `DownloadError` -- something could not be fetched; says from where and why.
 - `unknown_name` -- builds an `UnknownNameError`.
 """
 
@@ -15,7 +16,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["InvalidOptionError", "KernelGymError", "MissingDataError", "UnknownNameError", "unknown_name"]
+__all__ = [
+    "DownloadError",
+    "InvalidOptionError",
+    "KernelGymError",
+    "MissingDataError",
+    "UnknownNameError",
+    "unknown_name",
+]
 
 _LISTED = 40
 _FEW = 8
@@ -35,6 +43,10 @@ class InvalidOptionError(KernelGymError, ValueError):
 
 class MissingDataError(KernelGymError, FileNotFoundError):
     """Data that a task needs is not on this machine."""
+
+
+class DownloadError(KernelGymError, OSError):
+    """A server did not give what was asked for."""
 
 
 def unknown_name(kind: str, value: object, allowed: Iterable[str], *, see: str = "") -> UnknownNameError:

@@ -8,6 +8,7 @@ from kernelgym_env.evaluation.result import Evaluation
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.prompts import extract_source
 from kernelgym_env.tasks import Task, load_task
+from kernelgym_env.tasks.kernelbench.requirements import check_requirements
 
 __all__ = ["score"]
 
@@ -37,12 +38,16 @@ def score(
 
     Raises:
         UnknownNameError: for an unknown name.
+        MissingDataError: for a task whose data, or a library that it needs, is not on this machine.
 
     >>> score("KernelGym/ElementwiseChain", "# fake: speedup=2\\nclass ModelNew: ...", pool="fake").speedup
     2.0
     """
+    given = load_task(task) if isinstance(task, str) else task
+    if pool == "local":
+        check_requirements(given)
     submission = Submission(
-        load_task(task) if isinstance(task, str) else task,
+        given,
         extract_source(source),
         backend=backend,
         protocol=protocol,

@@ -4,7 +4,10 @@
 |---|---|---|
 | ``KERNELGYM_CACHE_DIR`` | where caches live | ``$XDG_CACHE_HOME/kernelgym`` or ``~/.cache/kernelgym`` |
 | ``KERNELGYM_RUNTIME_DIR`` | scratch folders and device locks | ``kernelgym-<uid>`` in the temporary folder |
-| ``KERNELBENCH_DIR`` | a KernelBench checkout, its ``KernelBench`` folder, or a JSONL file of its tasks | none |
+| ``KERNELBENCH_DIR`` | a KernelBench checkout, its ``KernelBench`` folder, or a table of its tasks | none |
+| ``HF_ENDPOINT`` | where the Hugging Face Hub answers, as for `huggingface_hub` | ``https://huggingface.co`` |
+| ``HF_HUB_CACHE`` | where the Hub's models lie, as for `huggingface_hub` | ``hub`` in ``HF_HOME`` |
+| ``HF_HOME`` | the Hub's folder on this machine | ``$XDG_CACHE_HOME/huggingface`` or ``~/.cache/huggingface`` |
 | ``CUDA_VISIBLE_DEVICES`` | the devices that ``device="auto"`` may use | all |
 """
 
@@ -14,7 +17,7 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["cache_dir", "kernelbench_dir", "runtime_dir", "visible_devices"]
+__all__ = ["cache_dir", "hub_cache", "hub_endpoint", "kernelbench_dir", "runtime_dir", "visible_devices"]
 
 
 def cache_dir() -> Path:
@@ -43,6 +46,21 @@ def kernelbench_dir() -> Path | None:
     """Where KernelBench's tasks lie, or None."""
     value = os.environ.get("KERNELBENCH_DIR")
     return Path(value).expanduser() if value else None
+
+
+def hub_endpoint() -> str:
+    """The address of the Hugging Face Hub, without a slash at its end."""
+    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+
+
+def hub_cache() -> Path:
+    """The folder in which `huggingface_hub` keeps models; it may not exist."""
+    if value := os.environ.get("HF_HUB_CACHE"):
+        return Path(value).expanduser()
+    if value := os.environ.get("HF_HOME"):
+        return Path(value).expanduser() / "hub"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "huggingface" / "hub"
 
 
 def visible_devices() -> list[str] | None:

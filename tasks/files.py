@@ -1,14 +1,17 @@
-"""Reading task files: text, JSON lines, folders.
+"""Reading task files: text, tables of rows, folders.
 
 - `read_source` -- a Python file as text.
-- `read_rows` -- the rows of a JSON lines file, plain or gzipped; kept per path and time of change.
-- `is_jsonl` -- whether a path is such a file by its name.
+- `read_rows` -- the rows of a JSON lines file, plain or gzipped, or of a Parquet file; kept until the file changes.
+- `parse_rows` -- the rows in the content of such a file.
+- `TABLES`, `is_table` -- the ends of such files' names, and whether a path has one.
+- `parquet` -- the library that reads Parquet.
 - `python_files` -- the Python files below a folder.
 """
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import re
@@ -18,14 +21,33 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.errors import InvalidOptionError, MissingDataError
 
-__all__ = ["is_jsonl", "python_files", "read_rows", "read_source"]
+__all__ = ["TABLES", "is_table", "parquet", "parse_rows", "python_files", "read_rows", "read_source"]
+
+TABLES = (".jsonl", ".jsonl.gz", ".parquet")
+"""How the name of a file with one task a row ends."""
 
 
-def is_jsonl(path: Path) -> bool:
-    """Whether the name ends like a JSON lines file, ``.jsonl`` or ``.jsonl.gz``."""
-    return path.name.lower().endswith((".jsonl", ".jsonl.gz"))
+def is_table(path: Path) -> bool:
+    """Whether the name ends like that of a file with rows, see `TABLES`."""
+    return path.name.lower().endswith(TABLES)
+
+
+def parquet() -> Any:
+    """Return the module `pyarrow.parquet`, an optional part.
+
+    Raises:
+        MissingDataError: if pyarrow is not installed; says how to get it.
+    """
+    try:
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise MissingDataError(
+            f"Parquet files are read with pyarrow, and {error.name} is not installed. Run: pip install pyarrow (or "
+            f"install this package with the extra hub), or convert the file to JSON lines."
+        ) from error
+    return pyarrow.parquet
 
 
 def read_source(path: Path) -> str:
@@ -42,10 +64,11 @@ def read_source(path: Path) -> str:
 
 
 def read_rows(path: Path) -> tuple[Mapping[str, Any], ...]:
-    """Return the objects of a JSON lines file; blank lines are skipped. The rows are shared, so leave them as they are.
+    """Return the rows of a file with tasks; blank lines are skipped. The rows are shared, so leave them as they are.
 
     Raises:
-        InvalidOptionError: if a line is not a JSON object, or the file is not text or not gzip.
+        InvalidOptionError: if a line is not a JSON object, or the file is not what its name says.
+        MissingDataError: for a Parquet file without pyarrow.
         OSError: if it cannot be read.
     """
     state = path.stat()
@@ -54,23 +77,51 @@ def read_rows(path: Path) -> tuple[Mapping[str, Any], ...]:
 
 @lru_cache(maxsize=8)
 def _rows(path: Path, mtime_ns: int, size: int) -> tuple[Mapping[str, Any], ...]:
-    rows: list[Mapping[str, Any]] = []
-    data = path.read_bytes()
+    return parse_rows(path.read_bytes(), path.name, str(path))
+
+
+def parse_rows(data: bytes, name: str, where: str) -> tuple[Mapping[str, Any], ...]:
+    """Return the rows in the content of a file, as `read_rows` does.
+
+    Args:
+        data: the content.
+        name: the file's name, whose end says what it is.
+        where: how to speak of it.
+
+    Raises:
+        InvalidOptionError: if the content is not what the name says.
+        MissingDataError: for a Parquet file without pyarrow.
+    """
+    if name.lower().endswith(".parquet"):
+        return _parquet_rows(data, where)
+    return _json_rows(data, name, where)
+
+
+def _parquet_rows(data: bytes, where: str) -> tuple[Mapping[str, Any], ...]:
+    library = parquet()
     try:
-        if path.name.lower().endswith(".gz"):
+        return tuple(library.read_table(io.BytesIO(data)).to_pylist())
+    except (OSError, ValueError) as error:  # what pyarrow's complaints about the content of a file are
+        raise InvalidOptionError(f"{where} cannot be read as Parquet: {error}") from error
+
+
+def _json_rows(data: bytes, name: str, where: str) -> tuple[Mapping[str, Any], ...]:
+    rows: list[Mapping[str, Any]] = []
+    try:
+        if name.lower().endswith(".gz"):
             data = gzip.decompress(data)
         text = data.decode("utf-8-sig")
     except (gzip.BadGzipFile, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise InvalidOptionError(f"{path} cannot be read as JSON lines: {error}.") from error
+        raise InvalidOptionError(f"{where} cannot be read as JSON lines: {error}.") from error
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise InvalidOptionError(f"{path}, line {number}: not JSON: {error}.") from error
+            raise InvalidOptionError(f"{where}, line {number}: not JSON: {error}.") from error
         if not isinstance(row, dict):
-            raise InvalidOptionError(f"{path}, line {number}: needs a JSON object, got {type(row).__name__}.")
+            raise InvalidOptionError(f"{where}, line {number}: needs a JSON object, got {type(row).__name__}.")
         rows.append(row)
     return tuple(rows)
 

@@ -16,14 +16,14 @@ from typing import Any
 
 from kernelgym_env.errors import InvalidOptionError, MissingDataError, unknown_name
 from kernelgym_env.tasks import files, registry
-from kernelgym_env.tasks.kernelbench import ids, loader
+from kernelgym_env.tasks.kernelbench import ids, loader, rows
 from kernelgym_env.tasks.model import ENV_VERSION, Task
 from kernelgym_env.tasks.source import normalise, summary
 
 __all__ = ["load_task", "load_tasks"]
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Task))
-_LATER_FIELDS = {"input_laws"}
+_LATER_FIELDS = {"input_laws", "shapes"}
 """Fields that rows written by an earlier version lack."""
 
 
@@ -37,9 +37,9 @@ def load_tasks(spec: str | Path | Task) -> list[Task]:
             - the source of a reference: a text of several lines.
             - a suite or a part of one: ``core``, ``kernelbench``, ``KernelBench/L1``.
             - a suite's task id, with or without ``-v0``.
-            - a path to a ``.py`` file with one reference; a ``.jsonl`` or ``.jsonl.gz`` file with one a line (under
-              ``code``, ``source`` or ``ref_code``); or a folder, whose ``.py`` files that hold a reference are taken
-              at any depth, the others left out.
+            - a path to a ``.py`` file with one reference; a ``.jsonl``, ``.jsonl.gz`` or ``.parquet`` file with one a
+              row (under ``code``, ``source`` or ``ref_code``); or a folder, whose ``.py`` files that hold a reference
+              are taken at any depth, the others left out.
             - a path, ``#`` and the id of one task in that file or folder.
 
             A file named like a suite is meant by a path with a slash, ``./core``.
@@ -112,11 +112,11 @@ def _from_path(path: Path) -> list[Task]:
         raise MissingDataError(f"There is no file or folder {str(path)!r} to read tasks from.")
     if path.is_dir():
         return _from_folder(path)
-    if files.is_jsonl(path):
+    if files.is_table(path):
         return _from_rows(path)
     if path.suffix == ".py":
         return [_from_file(path, path.name)]
-    raise InvalidOptionError(f"{path} is not a kind of task file: needs .py, .jsonl, .jsonl.gz or a folder.")
+    raise InvalidOptionError(f"{path} is not a kind of task file: needs .py, {', '.join(files.TABLES)} or a folder.")
 
 
 def _from_file(path: Path, name: str) -> Task:
@@ -147,20 +147,20 @@ def _from_folder(folder: Path) -> list[Task]:
 
 
 def _from_rows(path: Path) -> list[Task]:
-    rows = files.read_rows(path)
-    if not rows:
+    found = files.read_rows(path)
+    if not found:
         raise InvalidOptionError(f"{path} has no rows.")
-    stem = path.name.lower().removesuffix(".gz").removesuffix(".jsonl")
-    return _unique([_from_row(row, path, f"{stem}-{index:03d}") for index, row in enumerate(rows, start=1)], path)
+    stem = path.name.lower().removesuffix(".gz").removesuffix(".jsonl").removesuffix(".parquet")
+    return _unique([_from_row(row, path, f"{stem}-{index:03d}") for index, row in enumerate(found, start=1)], path)
 
 
 def _from_row(row: Mapping[str, Any], path: Path, fallback: str) -> Task:
     """The task of a row; `fallback` names one that has neither id nor name."""
     if row.keys() >= set(_FIELDS) - _LATER_FIELDS:
         return Task.from_dict({name: row[name] for name in _FIELDS if name in row})  # as `Task.to_dict` writes it
-    source = loader.row_source(row, f"{path}, {fallback}")
+    source = rows.row_source(row, f"{path}, {fallback}")
     stated = row.get("id")
-    problem = loader.row_problem(row)
+    problem = rows.row_problem(row)
     name = str(row.get("name") or "")
     if problem and stated is None:
         return loader.build(*problem, name, source, str(path))
@@ -215,4 +215,4 @@ def _exists(path: Path) -> bool:
 
 
 def _looks_like_path(spec: str) -> bool:
-    return spec.startswith((".", "/", "~")) or spec.endswith((".py", ".jsonl", ".gz")) or spec.count("/") > 1
+    return spec.startswith((".", "/", "~")) or spec.endswith((".py", ".gz", *files.TABLES)) or spec.count("/") > 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -58,6 +59,9 @@ class Task:
         input_laws: names of `INPUT_LAWS` that are tried on this task. None tries all; one under which the reference
             fails, overflows or is ill-conditioned is left out in any case. ``()`` tries none, for a reference that is
             meant for the values of its `get_inputs` alone.
+        shapes: further sizes of the same task, each as constants to rewrite, at which a submission may be checked
+            besides. They are in no prompt. They belong to the sizes that the source has, so a task whose constants are
+            rewritten has none; see `kernelgym_env.tasks.shapes`.
 
     Raises:
         InvalidOptionError: if a field does not fit; for a source it says what is missing and where it came from.
@@ -88,6 +92,7 @@ class Task:
     origin: str = ""
     licence: str = ""
     input_laws: tuple[str, ...] | None = None
+    shapes: tuple[Mapping[str, Number], ...] = field(default=(), hash=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("id", "source", "title", "description", "origin", "licence"):
@@ -113,6 +118,17 @@ class Task:
         for kind, values in self.sizes.items():
             _check_kind(kind)
             text.rewrite(self.source, values, where=f"task {self.id!r}")
+        object.__setattr__(self, "shapes", self._checked_shapes())
+
+    def _checked_shapes(self) -> tuple[Mapping[str, Number], ...]:
+        shapes = self.shapes
+        if not isinstance(shapes, (list, tuple)) or not all(isinstance(shape, Mapping) and shape for shape in shapes):
+            raise InvalidOptionError(f"Shapes of task {self.id!r} must be a list of constants by name, got {shapes!r}.")
+        plain = []
+        for shape in shapes:
+            rewritten = text.constants(text.rewrite(self.source, shape, where=f"task {self.id!r}"))
+            plain.append({name: rewritten[name] for name in shape})
+        return tuple(plain)
 
     def _checked_laws(self) -> tuple[str, ...] | None:
         laws = self.input_laws
@@ -146,8 +162,9 @@ class Task:
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the source with LF line ends, 64 hexadecimal digits; the id does not enter."""
-        return hashlib.sha256(self.source.encode()).hexdigest()
+        """SHA-256 of the source with LF line ends, 64 hexadecimal digits; `shapes` enter where there are any."""
+        shapes = json.dumps([sorted(shape.items()) for shape in self.shapes]) if self.shapes else ""
+        return hashlib.sha256((self.source + shapes).encode()).hexdigest()
 
     def constants(self) -> dict[str, Number]:
         """The numeric module-level constants of the source by name: those that `with_sizes` can rewrite."""
@@ -156,13 +173,17 @@ class Task:
     def with_sizes(self, sizes: Mapping[str, Number]) -> Task:
         """Return the task with constants of its source rewritten; `sizes` per device are applied no more.
 
-        Values that the source computes from them follow.
+        Values that the source computes from them follow. If there is anything to rewrite, `shapes` are dropped.
 
         Raises:
             InvalidOptionError: for a name that is no constant (names the allowed ones), or a value that is no number.
         """
         source = text.rewrite(self.source, sizes, where=f"task {self.id!r}")
-        return dataclasses.replace(self, source=source, sizes={})
+        return dataclasses.replace(self, source=source, sizes={}, shapes=() if sizes else self.shapes)
+
+    def at_shapes(self) -> list[Task]:
+        """The task at each of its `shapes`, in order."""
+        return [self.with_sizes(shape) for shape in self.shapes]
 
     def for_device(self, kind: str) -> Task:
         """Return the task with its sizes for ``cpu`` or ``cuda`` written into the source.
@@ -182,6 +203,7 @@ class Task:
             **data,
             "tags": list(self.tags),
             "sizes": {kind: dict(values) for kind, values in self.sizes.items()},
+            "shapes": [dict(shape) for shape in self.shapes],
             "input_laws": None if self.input_laws is None else list(self.input_laws),
         }
 

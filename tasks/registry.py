@@ -39,22 +39,14 @@ class Suite:
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False, hash=False)
 
 
-def _by_level() -> dict[str, tuple[str, ...]]:
-    levels = kernelbench.LEVELS
-    return {
-        f"KernelBench/L{level}": tuple(kernelbench.make_id(level, number) for number in range(1, count + 1))
-        for level, count in levels.items()
-    }
-
-
 _SUITES = (
     Suite("core", "Original tasks that come with the package, sized for CPU and GPU.", core.IDS, core.load),
     Suite(
         "kernelbench",
-        "The 270 problems of KernelBench, read from KERNELBENCH_DIR.",
+        "The 270 problems of KernelBench, read from KERNELBENCH_DIR or from what was fetched.",
         kernelbench.IDS,
         kernelbench.load,
-        _by_level(),
+        kernelbench.PARTS,
     ),
 )
 _OWNERS = {task_id: suite for suite in _SUITES for task_id in suite.ids}

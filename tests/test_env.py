@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections import Counter
 
 import gymnasium as gym
 import numpy as np
@@ -19,10 +20,11 @@ from hypothesis import strategies as st
 import kernelgym_env
 from kernelgym_env import rendering
 from kernelgym_env.env import MAX_TURNS, STOP, KernelEnv
-from kernelgym_env.errors import InvalidOptionError, UnknownNameError
+from kernelgym_env.errors import InvalidOptionError, MissingDataError, UnknownNameError
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.limits import MAX_FEEDBACK_CHARS, MAX_SOURCE_CHARS
 from kernelgym_env.registration import environment_ids
+from kernelgym_env.tasks import load_task, load_tasks
 
 FAKE = "KernelGym/Fake-v0"
 CORE = [env_id for env_id in environment_ids() if env_id.startswith("KernelGym/")]
@@ -55,7 +57,7 @@ def test_ids_are_what_the_contract_says():
         "KernelBench/L4-020-v0",
     } <= set(ids)
     assert len(ids) == len(set(ids))
-    assert sum(env_id.startswith("KernelBench/") for env_id in ids) == 270
+    assert sum(env_id.startswith("KernelBench/L") for env_id in ids) == 270
     assert all(env_id in gym.registry for env_id in ids)
 
 
@@ -79,7 +81,7 @@ def test_check_env_is_clean_on_kernelbench_ids(shared_data, monkeypatch):
                 env.close()
 
 
-@pytest.mark.parametrize("env_id", ["KernelGym/Kernel-v0", FAKE, "KernelGym/RowSoftmax-v0"])
+@pytest.mark.parametrize("env_id", ["KernelGym/Kernel-v0", FAKE, "KernelGym/RowSoftmax-v0", "KernelGym/Mix-v0"])
 def test_a_spec_goes_through_json(env_id):
     env = gym.make(env_id, turns=3, feedback="status", pool="fake")
     again = gym.make(gym.envs.registration.EnvSpec.from_json(env.spec.to_json()))
@@ -159,6 +161,56 @@ def test_unknown_options_name_the_value_and_what_is_allowed(option, value, hint)
 def test_turns_outside_the_range_are_refused(turns):
     with pytest.raises(InvalidOptionError, match="turns must be"):
         fake(turns=turns)
+
+
+@pytest.mark.parametrize(
+    ("mix", "complaint"),
+    [
+        ({9: 1}, "Unknown level in level_mix 9. Allowed: 1, 2, 3"),
+        ({True: 1}, "Unknown level in level_mix True"),
+        ({1: -1}, "weight of level 1 must be a finite number of at least 0, got -1"),
+        ({1: float("nan")}, "got nan"),
+        ({1: "much"}, "got 'much'"),
+        ({1: 0, 2: 0}, "needs a weight above 0"),
+        ({}, r"must map levels to weights, such as \{1: 2, 2: 1\}, got \{\}"),
+        (3, "must map levels"),
+    ],
+)
+def test_mixes_that_cannot_be(mix, complaint):
+    with pytest.raises((InvalidOptionError, UnknownNameError), match=complaint):
+        KernelEnv(pool="fake", level_mix=mix)
+
+
+def test_a_mix_draws_levels_by_weight_and_tasks_alike():
+    env = gym.make("KernelGym/Kernel-v0", pool="fake", level_mix={3: 3, "2": 1})
+    levels = {task.id: task.level for task in load_tasks("core")}
+    drawn = [env.reset(seed=seed)[1]["task_id"] for seed in range(400)]
+    assert drawn == [env.reset(seed=seed)[1]["task_id"] for seed in range(400)]
+    assert {levels[task_id] for task_id in drawn} == {2, 3}
+    assert 270 < sum(levels[task_id] == 3 for task_id in drawn) < 330  # 300 expected, with a deviation of 8.7
+    assert len(set(drawn)) == 2 + 13
+    mixed = gym.make("KernelGym/Mix-v0", pool="fake")
+    shares = Counter(levels[mixed.reset(seed=seed)[1]["task_id"]] for seed in range(300))
+    assert all(70 < shares[level] < 130 for level in (1, 2, 3))
+
+
+def test_a_mix_of_kernelbench(shared_data, monkeypatch, tmp_path):
+    monkeypatch.delenv("KERNELBENCH_DIR", raising=False)
+    monkeypatch.setenv("KERNELGYM_CACHE_DIR", str(tmp_path))
+    with pytest.raises(MissingDataError, match="kernelgym tasks fetch kernelbench"):
+        gym.make("KernelBench/Mix-v0")
+    monkeypatch.setenv("KERNELBENCH_DIR", str(shared_data("kernelbench.jsonl.gz")))
+    env = gym.make("KernelBench/Mix-v0", pool="fake", level_mix={3: 1})
+    assert all(env.reset(seed=seed)[1]["task_id"].startswith("KernelBench/L3-") for seed in range(10))
+
+
+def test_a_task_itself():
+    task = load_task("KernelGym/RowSum")
+    assert fake(task=task).reset(seed=0)[1]["task_id"] == task.id
+    assert fake(task=[task, "KernelGym/ColumnMax"], level_mix={1: 1}).reset(seed=0)[1]["task_id"] in (
+        task.id,
+        "KernelGym/ColumnMax",
+    )
 
 
 @pytest.mark.parametrize("task", [3, [], [3], {}])

@@ -22,6 +22,7 @@ from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.evaluation.submission import BACKENDS, Submission, check_backend, check_library_ops
 from kernelgym_env.prompts import extract_source
 from kernelgym_env.tasks import load_task
+from kernelgym_env.tasks.kernelbench.requirements import check_requirements
 from kernelgym_env.units import duration
 
 __all__ = ["DESCRIPTION", "HELP", "add_arguments", "run"]
@@ -82,8 +83,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Judge and print."""
     from kernelgym_env.pools.local import LocalPool
 
+    task = load_task(arguments.task)
+    check_requirements(task)
     submission = Submission(
-        load_task(arguments.task),
+        task,
         extract_source(_read(arguments.submission)),
         backend=arguments.backend,
         protocol=_protocol(arguments),

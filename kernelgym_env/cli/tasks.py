@@ -1,4 +1,4 @@
-"""``kernelgym tasks``: list tasks."""
+"""``kernelgym tasks``: list tasks; ``kernelgym tasks fetch``: bring their data to this machine."""
 
 from __future__ import annotations
 
@@ -10,19 +10,26 @@ from pathlib import Path
 
 from rich.table import Table
 
-from kernelgym_env.cli.output import OK, console, print_json
-from kernelgym_env.errors import MissingDataError, UnknownNameError, unknown_name
+from kernelgym_env.cli.output import FAULT, OK, console, errors, print_json, waiting
+from kernelgym_env.errors import DownloadError, MissingDataError, UnknownNameError
 from kernelgym_env.settings import kernelbench_dir
 from kernelgym_env.tasks import load_tasks, registry
-from kernelgym_env.tasks.kernelbench import flaws, ids
+from kernelgym_env.tasks.kernelbench import fetched, ids, loader
+from kernelgym_env.tasks.kernelbench.versions import VERSIONS
 from kernelgym_env.tasks.model import ENV_VERSION, Task
+from kernelgym_env.tasks.selection import select
 
 __all__ = ["DESCRIPTION", "HELP", "add_arguments", "run"]
 
-HELP = "list tasks"
+HELP = "list tasks, fetch their data"
 DESCRIPTION = (
     "List the tasks of all suites, of one suite or a part of one, or of a file or folder of your own. Where the data "
     "of KernelBench's problems is not on this machine, a line says so; --suite kernelbench and --json list their ids."
+)
+_FETCH_HELP = "fetch KernelBench's problems from the Hugging Face Hub"
+_FETCH_DESCRIPTION = (
+    "Fetch KernelBench's problems of levels 1 to 3 from the Hugging Face Hub to this machine's cache. They are used "
+    "where KERNELBENCH_DIR is not set."
 )
 
 
@@ -44,22 +51,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"{suites}, a part such as KernelBench/L1, or a file or folder (default: all suites)",
     )
+    parser.add_argument(
+        "--id", action="append", default=[], metavar="ID", help="only this task, or those of a pattern; may be repeated"
+    )
     parser.add_argument("--level", type=int, metavar="N", help="only tasks of this level")
     parser.add_argument(
-        "--tag", action="append", default=[], metavar="T", help="only tasks with this tag; may be repeated"
+        "--tag", action="append", default=[], metavar="T", help="only tasks with this tag or category; may be repeated"
     )
+    actions = parser.add_subparsers(title="actions", metavar="fetch", dest="action")
+    action = actions.add_parser("fetch", help=_FETCH_HELP, description=_FETCH_DESCRIPTION, allow_abbrev=False)
+    action.add_argument("fetched", metavar="SUITE", choices=("kernelbench",), help="kernelbench")
+    action.add_argument(
+        "--revision", default="main", metavar="R", help="branch, tag or commit of the data set (default: main)"
+    )
+    action.add_argument(
+        "--expect",
+        default="",
+        metavar="V",
+        help=f"fail unless the problems are this version ({', '.join(VERSIONS)}) or have this content hash",
+    )
+    # the default would undo an option that stands before the action
+    action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON on stdout")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List them."""
+    """List them, or fetch."""
+    if arguments.action == "fetch":
+        return _fetch(arguments)
     missing: dict[str, str] = {}
-    rows = list(_rows(arguments.suite, missing))
-    if arguments.level is not None and all(row.level != arguments.level for row in rows):
-        raise unknown_name("level", str(arguments.level), {str(row.level) for row in rows})
-    for tag in arguments.tag:
-        if all(tag not in row.tags for row in rows):
-            raise unknown_name("tag", tag, {tag for row in rows for tag in row.tags})
-    rows = [row for row in rows if arguments.level in (None, row.level) and set(arguments.tag) <= set(row.tags)]
+    levels = [] if arguments.level is None else [arguments.level]
+    rows = select(_rows(arguments.suite, missing), ids=arguments.id, levels=levels, tags=arguments.tag)
     absent = [row for row in rows if not row.available]
     notes = [_why([missing[row.id] for row in absent])] if absent else []
     if arguments.json:
@@ -92,14 +113,39 @@ def run(arguments: argparse.Namespace) -> int:
 def _filters(arguments: argparse.Namespace) -> list[str]:
     """The options besides ``--suite``, as they were given."""
     level = [] if arguments.level is None else ["--level", str(arguments.level)]
-    return [*level, *(word for tag in arguments.tag for word in ("--tag", tag))]
+    chosen = [word for task_id in arguments.id for word in ("--id", task_id)]
+    return [*chosen, *level, *(word for tag in arguments.tag for word in ("--tag", tag))]
+
+
+def _fetch(arguments: argparse.Namespace) -> int:
+    from kernelgym_env.tasks.kernelbench.fetch import fetch
+
+    try:
+        with waiting("fetching"):
+            manifest = fetch(arguments.revision, expect=arguments.expect)
+    except DownloadError as error:
+        errors().print(f"kernelgym: {error}", soft_wrap=True)
+        return FAULT
+    found = fetched.find()
+    assert found is not None
+    if arguments.json:
+        print_json({**vars(manifest), "path": str(found[0])})
+        return OK
+    out = console()
+    out.print(f"{manifest.problems} problems of KernelBench ({manifest.version}) are in {found[0]}.", soft_wrap=True)
+    out.print(f"data set      {manifest.dataset} at commit {manifest.commit}", soft_wrap=True)
+    out.print(f"content hash  {manifest.content_hash}", soft_wrap=True)
+    if kernelbench_dir() is not None:
+        out.print(f"KERNELBENCH_DIR={kernelbench_dir()} is set, so they are not used.", soft_wrap=True)
+    return OK
 
 
 def _why(reasons: Sequence[str]) -> str:
     """Why data is missing, in one sentence for all tasks that lack it."""
     if len(set(reasons)) == 1:
         return reasons[0]
-    return f"What has no data is not among the problems at KERNELBENCH_DIR={kernelbench_dir()}."
+    place = kernelbench_dir()
+    return f"What has no data is not among the problems {f'at KERNELBENCH_DIR={place}' if place else 'fetched'}."
 
 
 def _rows(suite: str | None, missing: dict[str, str]) -> Iterator[_Row]:
@@ -120,7 +166,7 @@ def _rows(suite: str | None, missing: dict[str, str]) -> Iterator[_Row]:
             yield _row(registry.find_task(task_id))
         except MissingDataError as error:
             level, number = ids.parse_id(task_id) or (0, 0)
-            yield _Row(task_id, level, "", "", ("kernelbench", f"level{level}", *flaws.flaw_tags(level, number)), False)
+            yield _Row(task_id, level, "", "", loader.tags_of(level, number), False)
             missing[task_id] = str(error)
 
 
