@@ -9,8 +9,7 @@ Conventions:
 - at equal branches of the minimum the gradient is the unclipped one's, and the token counts as not clipped;
 - losses: "grpo", the mean over all sequences of each one's mean, 0 for an empty one; "dapo", the sum over all valid
   tokens by their number; "dr_grpo", the sum by SEQUENCES * LENGTH; "token sum", the sum by LENGTH;
-- valid are the first `lengths` tokens of a sequence. What is beyond them may hold anything, NaN included, and has a
-  gradient of exactly 0.
+- valid are the first `lengths` tokens of a sequence. What is beyond them may hold anything and has a gradient of exactly 0.
 """
 
 import math
@@ -62,8 +61,9 @@ def get_inputs():
     log_ratio[far, :2] = torch.tensor([25.0, -25.0])
     ref_logp = logp + 0.3 * torch.randn(SEQUENCES, LENGTH)
     beyond = torch.arange(LENGTH) >= lengths[:, None]
-    # Padding is not to be read: NaN in one, minus infinity in another.
-    logp, old_logp = logp.masked_fill(beyond, float("nan")), (logp - log_ratio).masked_fill(beyond, float("-inf"))
+    # Padding is not to be read: what stands there would outweigh all else.
+    noise = 30.0 * torch.rand(3, SEQUENCES, LENGTH)
+    logp, old_logp, ref_logp = torch.where(beyond, noise, torch.stack([logp, logp - log_ratio, ref_logp]))
     return [logp, old_logp, ref_logp, advantage, lengths]
 
 

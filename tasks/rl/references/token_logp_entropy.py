@@ -24,15 +24,13 @@ class Model(nn.Module):
 def get_inputs():
     # Rows of different sharpness, so that entropies spread.
     logits = (0.5 + 5.0 * torch.rand(ROWS, 1)) * torch.randn(ROWS, VOCAB)
-    allowed = torch.arange(VOCAB) < VOCAB - torch.randint(1, PADDED + 1, ())
     ids = torch.randint(VOCAB - PADDED, (ROWS,))
     only, few, low = torch.randperm(ROWS)[:3]
     logits[low] -= 90.0
     # One row in which a single token is allowed, one in which half of them are not.
-    column = torch.arange(VOCAB)
-    row = torch.arange(ROWS)[:, None]
+    column, row = torch.arange(VOCAB), torch.arange(ROWS)[:, None]
     barred = ((row == only) | ((row == few) & (torch.rand(VOCAB) < 0.5))) & (column != ids[:, None])
-    logits = logits.masked_fill(barred | ~allowed, float("-inf"))
+    logits = logits.masked_fill(barred | (column >= VOCAB - PADDED), float("-inf"))
     return [logits.bfloat16(), ids, 0.5 + torch.rand(ROWS)]
 
 

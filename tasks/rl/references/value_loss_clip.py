@@ -5,7 +5,7 @@ values, old_values and returns (SEQUENCES, LENGTH), mask (SEQUENCES, LENGTH) boo
 
 Conventions: loss = mean over the mask of 0.5 * max((v - R)^2, (c - R)^2) with c = old + clip(v - old, -CLIP, CLIP); at
 equal branches the gradient is that of (v - R)^2, and the token counts as not clipped. Where the mask is False anything
-may stand, NaN included; the gradient is exactly 0 there.
+may stand; the gradient is exactly 0 there.
 """
 
 import torch
@@ -47,7 +47,8 @@ def get_inputs():
     mask = torch.rand(SEQUENCES, LENGTH) < 0.8
     none, every = torch.randperm(SEQUENCES)[:2]
     mask[none], mask[every] = False, True
-    return [values.masked_fill(~mask, float("nan")), old_values, returns, mask]
+    # What is masked is not to be read: it would outweigh all else.
+    return [torch.where(mask, values, 1e3 * torch.randn(SEQUENCES, LENGTH)), old_values, returns, mask]
 
 
 def get_init_inputs():
