@@ -3,9 +3,9 @@
 values, old_values and returns (SEQUENCES, LENGTH), mask (SEQUENCES, LENGTH) bool to: loss (), gradient for the values
 (SEQUENCES, LENGTH), and the share of tokens whose clipped branch is the greater ().
 
-Conventions: loss = mean over the mask of 0.5 * max((v - R)^2, (c - R)^2) with c = old + clip(v - old, -CLIP, CLIP); at
-equal branches the gradient is that of (v - R)^2, and the token counts as not clipped. Where the mask is False anything
-may stand; the gradient is exactly 0 there.
+Conventions: loss = mean over the mask of 0.5 * max((v - R)^2, (c - R)^2) with c = v where |v - old| <= CLIP, else
+old - CLIP or old + CLIP; at equal branches the gradient is that of (v - R)^2, and the token counts as not clipped. Where
+the mask is False anything may stand; the gradient is exactly 0 there.
 """
 
 import torch
@@ -26,7 +26,8 @@ class Model(nn.Module):
         with torch.enable_grad():
             leaf = torch.where(mask, values, 0.0).requires_grad_()
             plain = (leaf - returns).square()
-            near = old_values + (leaf - old_values).clamp(-self.clip, self.clip)
+            moved = leaf - old_values
+            near = torch.where(moved.abs() <= self.clip, leaf, old_values + moved.clamp(-self.clip, self.clip))
             clipped = (near - returns).square()
             loss = 0.5 * torch.where(mask, torch.where(plain >= clipped, plain, clipped), 0.0).sum() / count
             (gradient,) = torch.autograd.grad(loss, leaf)
