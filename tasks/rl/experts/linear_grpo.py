@@ -123,7 +123,7 @@ class ModelNew(nn.Module):
     def __init__(self, vocab, width, low, high):
         super().__init__()
         self.bounds = low, high
-        self.head = nn.Parameter(torch.empty(vocab, width, dtype=torch.bfloat16))
+        self.head = nn.Parameter((0.7 * width**-0.5 * torch.randn(vocab, width)).bfloat16())
 
     def forward(self, hidden, ids, old_logp, advantage, weight):
         hidden, head = hidden.contiguous(), self.head

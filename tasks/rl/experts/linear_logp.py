@@ -77,7 +77,7 @@ def finish(
 class ModelNew(nn.Module):
     def __init__(self, vocab, width):
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(vocab, width, dtype=torch.bfloat16))
+        self.weight = nn.Parameter((2.0 * width**-0.5 * torch.randn(vocab, width)).bfloat16())
 
     def forward(self, hidden, ids):
         hidden, weight = hidden.contiguous(), self.weight

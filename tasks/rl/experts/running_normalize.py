@@ -62,7 +62,8 @@ def normalise(
     total = seen + batch
     shift = added_up(sums, column, width, CHUNKS, COLUMNS) / batch - old
     centre = old + shift * (batch / total)
-    spread = tl.load(variance + column, mask=inside, other=1.0) * seen + added_up(squares, column, width, CHUNKS, COLUMNS)
+    spread = tl.load(variance + column, mask=inside, other=1.0) * seen
+    spread += added_up(squares, column, width, CHUNKS, COLUMNS)
     spread = (spread + shift * shift * (seen * batch / total)) / total
     first = inside & (tl.program_id(1) == 0)
     tl.store(new_mean + column, centre, mask=first)

@@ -40,7 +40,7 @@ def get_inputs():
     log_ratio = 0.25 * torch.randn(ROWS)
     spots = torch.randperm(ROWS)
     weight[spots[: ROWS // 8]] = 0.0
-    none, far, further = spots[-3:]
+    none, far, further = spots[-3:].split(1)
     advantage[none], log_ratio[far], log_ratio[further] = 0.0, 25.0, -25.0
     return [logits, ids, logp - log_ratio, advantage, weight]
 

@@ -38,7 +38,7 @@ def get_inputs():
     logits = (4.0 * torch.randn(2 * PAIRS, LENGTH, VOCAB)).bfloat16()
     ids = torch.randint(VOCAB, (2 * PAIRS, LENGTH))
     lengths = torch.randint(2, LENGTH, (2 * PAIRS,))
-    empty, single, full = torch.randperm(2 * PAIRS)[:3]
+    empty, single, full = torch.randperm(2 * PAIRS)[:3].split(1)
     lengths[empty], lengths[single], lengths[full] = 0, 1, LENGTH
     logp = torch.log_softmax(logits.float(), dim=-1).gather(2, ids[..., None])[..., 0]
     sums = (logp * (torch.arange(LENGTH) < lengths[:, None])).sum(dim=1)

@@ -33,7 +33,7 @@ def get_inputs():
     weight = 0.5 + torch.rand(ROWS)
     spots = torch.randperm(ROWS)
     weight[spots[: ROWS // 8]] = 0.0
-    same, low = spots[-2:]
+    same, low = spots[-2:].split(1)
     logits[same] = ref_logits[same]
     ref_logits[low] -= 90.0
     padding = torch.arange(VOCAB) >= VOCAB - PADDED

@@ -35,7 +35,7 @@ def get_inputs():
     # Values that wander, so that a trace that is cut short shows.
     values = torch.randn(ENVIRONMENTS, STEPS + 1).cumsum(dim=1) * 0.3 + torch.randn(ENVIRONMENTS, 1)
     done = torch.rand(ENVIRONMENTS, STEPS) < 0.02
-    first, last, never, always = torch.randperm(ENVIRONMENTS)[:4]
+    first, last, never, always = torch.randperm(ENVIRONMENTS)[:4].split(1)
     done[first, 0], done[last, -1], done[never], done[always] = True, True, False, True
     rewards = torch.randn(ENVIRONMENTS, STEPS)
     return [rewards, values[:, :-1].contiguous(), done, values[:, -1].contiguous()]

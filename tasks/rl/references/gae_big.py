@@ -36,7 +36,7 @@ class Model(nn.Module):
 def get_inputs():
     values = torch.randn(STEPS + 1, ENVIRONMENTS).cumsum(dim=0) * 0.3
     starts = torch.rand(STEPS + 1, ENVIRONMENTS) < 0.02
-    first, last, never, always = torch.randperm(ENVIRONMENTS)[:4]
+    first, last, never, always = torch.randperm(ENVIRONMENTS)[:4].split(1)
     starts[0, first], starts[-1, last], starts[:, never], starts[:, always] = True, True, False, True
     starts, last_start = starts[:-1].contiguous(), starts[-1].contiguous()
     return [torch.randn(STEPS, ENVIRONMENTS), values[:-1].contiguous(), starts, values[-1].contiguous(), last_start]

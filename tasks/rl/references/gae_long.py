@@ -37,7 +37,7 @@ class Model(nn.Module):
 def get_inputs():
     values = torch.randn(ENVIRONMENTS, STEPS + 1).cumsum(dim=1) * 0.02
     done = torch.rand(ENVIRONMENTS, STEPS) < 4.0 / STEPS
-    first, last, never = torch.randperm(ENVIRONMENTS)[:3]
+    first, last, never = torch.randperm(ENVIRONMENTS)[:3].split(1)
     done[first, 0], done[last, -1], done[never] = True, True, False
     rewards = torch.randn(ENVIRONMENTS, STEPS)
     return [rewards, values[:, :-1].contiguous(), done, values[:, -1].contiguous()]

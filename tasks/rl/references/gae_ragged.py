@@ -37,7 +37,7 @@ class Model(nn.Module):
 def get_inputs():
     # Lengths by Zipf's law in random order: none, one token, and up to a good part of all.
     share = 1.0 / (1.0 + torch.randperm(SEQUENCES))
-    empty, also_empty, single, another = torch.randperm(SEQUENCES)[:4]
+    empty, also_empty, single, another = torch.randperm(SEQUENCES)[:4].split(1)
     share[empty] = share[also_empty] = share[single] = share[another] = 0.0
     bounds = F.pad((share.double().cumsum(0) / share.sum() * (TOKENS - 2)).long(), (1, 0))
     number = torch.arange(SEQUENCES + 1)

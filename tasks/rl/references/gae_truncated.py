@@ -4,8 +4,9 @@ rewards, values and final_values (ENVIRONMENTS, STEPS), terminated and truncated
 (ENVIRONMENTS,) to advantages and targets (ENVIRONMENTS, STEPS).
 
 Conventions, those of Gymnasium: after a terminated step the value is 0, also if it is truncated too; after a truncated
-one it is final_values_t, the value of the observation that the reset replaced, which is read there alone; after the last
-step it is last_value; else V_(t+1). The sum of A_t = delta_t + GAMMA LAMBDA A_(t+1) ends at both. Targets are A + V.
+one it is final_values_t, the value of the observation that the reset replaced, which is read there alone; after the
+last step it is last_value; else V_(t+1). The sum of A_t = delta_t + GAMMA LAMBDA A_(t+1) ends at both. Targets are A +
+V.
 """
 
 import torch
@@ -35,7 +36,7 @@ class Model(nn.Module):
 def get_inputs():
     values = torch.randn(ENVIRONMENTS, STEPS + 1).cumsum(dim=1) * 0.2
     terminated, truncated = torch.rand(2, ENVIRONMENTS, STEPS) < 0.02
-    first, last, cut, both, never = torch.randperm(ENVIRONMENTS)[:5]
+    first, last, cut, both, never = torch.randperm(ENVIRONMENTS)[:5].split(1)
     terminated[first, 0], terminated[last, -1], truncated[cut, -1] = True, True, True
     terminated[both, STEPS // 2] = truncated[both, STEPS // 2] = True
     terminated[never] = truncated[never] = False

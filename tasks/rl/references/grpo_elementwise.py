@@ -9,7 +9,8 @@ Conventions:
 - at equal branches of the minimum the gradient is the unclipped one's, and the token counts as not clipped;
 - losses: "grpo", the mean over all sequences of each one's mean, 0 for an empty one; "dapo", the sum over all valid
   tokens by their number; "dr_grpo", the sum by SEQUENCES * LENGTH; "token sum", the sum by LENGTH;
-- valid are the first `lengths` tokens of a sequence. What is beyond them may hold anything and has a gradient of exactly 0.
+- valid are the first `lengths` tokens of a sequence. What is beyond them may hold anything and has a gradient of
+  exactly 0.
 """
 
 import math
@@ -50,7 +51,7 @@ class Model(nn.Module):
 def get_inputs():
     lengths = torch.randint(2, LENGTH, (SEQUENCES,))
     advantage = (torch.randint(2, (SEQUENCES,)) * 2 - 1) * (0.5 + torch.rand(SEQUENCES))
-    empty, single, full, none, far = torch.randperm(SEQUENCES)[:5]
+    empty, single, full, none, far = torch.randperm(SEQUENCES)[:5].split(1)
     lengths[empty], lengths[single], lengths[full] = 0, 1, LENGTH
     advantage[none], advantage[far] = 0.0, 1.0
     logp = -3.0 * torch.rand(SEQUENCES, LENGTH) ** 2

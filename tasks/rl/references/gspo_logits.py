@@ -43,7 +43,7 @@ def get_inputs():
     logp = torch.log_softmax(logits.float(), dim=-1).gather(2, ids[..., None])[..., 0]
     lengths = torch.randint(2, LENGTH, (SEQUENCES,))
     order = torch.randperm(SEQUENCES)
-    empty, single, full, clipped, other = order[:5]
+    empty, single, full, clipped, other = order[:5].split(1)
     lengths[empty], lengths[single], lengths[full] = 0, 1, LENGTH
     advantage = (torch.randint(2, (SEQUENCES,)) * 2 - 1) * (0.7 + 0.6 * torch.rand(SEQUENCES))
     shift = 0.06 * torch.rand(SEQUENCES) - 0.03

@@ -39,7 +39,7 @@ def get_inputs():
     weight = 0.5 + torch.rand(ROWS)
     spots = torch.randperm(ROWS)
     weight[spots[: ROWS // 8]] = 0.0
-    same, low, other = spots[-3:]
+    same, low, other = spots[-3:].split(1)
     student[same] = teacher[same]
     teacher[low] -= 90.0
     student[other] = -student[other]  # what is likely for one is unlikely for the other

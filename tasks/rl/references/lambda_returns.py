@@ -31,7 +31,7 @@ def get_inputs():
     next_values = torch.randn(ROWS, STEPS).cumsum(dim=1) * 0.2 + torch.randn(ROWS, 1)
     discounts = 0.97 + 0.03 * torch.rand(ROWS, STEPS)
     ends = torch.rand(ROWS, STEPS) < 0.02
-    first, last, always, never = torch.randperm(ROWS)[:4]
+    first, last, always, never = torch.randperm(ROWS)[:4].split(1)
     ends[first, 0], ends[last, -1], ends[always], ends[never] = True, True, True, False
     return [torch.randn(ROWS, STEPS), next_values, discounts.masked_fill(ends, 0.0)]
 

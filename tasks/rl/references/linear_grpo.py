@@ -49,7 +49,7 @@ def get_inputs():
     weight = (0.5 + torch.rand(ROWS)) / ROWS
     spots = torch.randperm(ROWS)
     weight[spots[: ROWS // 8]] = 0.0
-    none, far, further = spots[-3:]
+    none, far, further = spots[-3:].split(1)
     advantage[none] = 0.0
     old_logp[far], advantage[far] = old_logp[far] - 60.0, 1.0
     old_logp[further] = 0.0

@@ -26,7 +26,7 @@ class Model(nn.Module):
 
 def get_inputs():
     hidden = torch.randn(ROWS, WIDTH) * (0.5 + 2.0 * torch.rand(ROWS, 1))
-    hidden[torch.randint(ROWS, ())] = 0.0  # every token is as likely as any other
+    hidden[torch.randint(ROWS, (1,))] = 0.0  # every token is as likely as any other
     return [hidden.bfloat16(), torch.randint(VOCAB, (ROWS,))]
 
 

@@ -33,7 +33,7 @@ def get_inputs():
     spots = torch.randperm(ROWS)
     grad_logp[spots[: ROWS // 8]] = 0.0  # masked tokens
     grad_entropy[spots[: ROWS // 6]] = 0.0
-    logits[spots[-1]] -= 90.0
+    logits[spots[-1:]] -= 90.0
     return [logits.bfloat16(), ids, 0.7 + 0.6 * torch.rand(ROWS), grad_logp, grad_entropy]
 
 

@@ -2,8 +2,8 @@
 
 values (SEQUENCES, LENGTH), mask (SEQUENCES, LENGTH) bool to float32 (SEQUENCES, LENGTH).
 
-Conventions: (x - mean) / sqrt(var + EPS) with mean and variance over the mask, the sum of squares about the mean divided
-by n - 1; 0 where the mask is False.
+Conventions: (x - mean) / sqrt(var + EPS) with mean and variance over the mask, the sum of squares about the mean
+divided by n - 1; 0 where the mask is False.
 """
 
 import torch
@@ -26,7 +26,7 @@ def get_inputs():
     # Away from 0 by a few standard deviations: the difference of two sums would lose digits.
     values = torch.randn(SEQUENCES, LENGTH) * (0.2 + torch.rand(SEQUENCES, 1)) + 4.0 * torch.randn(())
     mask = torch.arange(LENGTH) < torch.randint(2, LENGTH, (SEQUENCES, 1))
-    none, single, every, holes = torch.randperm(SEQUENCES)[:4]
+    none, single, every, holes = torch.randperm(SEQUENCES)[:4].split(1)
     mask[none], mask[single], mask[every] = False, torch.arange(LENGTH) == 0, True
     mask[holes] = torch.rand(LENGTH) < 0.5
     return [values, mask]

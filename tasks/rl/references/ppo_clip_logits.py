@@ -52,7 +52,7 @@ def get_inputs():
         log_ratio = torch.where((log_ratio - kink).abs() < 2e-3, kink + 4e-3, log_ratio)
     spots = torch.randperm(ROWS)
     weight[spots[: ROWS // 8]] = 0.0
-    none, far, further, dual, same = spots[-5:]
+    none, far, further, dual, same = spots[-5:].split(1)
     advantage[none] = 0.0
     log_ratio[far], log_ratio[further], log_ratio[dual], log_ratio[same] = 25.0, -25.0, 1.5, 0.0
     advantage[far], advantage[dual] = 1.0, -1.0

@@ -26,8 +26,8 @@ def get_inputs():
     scales = 2.0 + 2.0 * torch.rand(WIDTH)
     dictionary = torch.randn(ATOMS, WIDTH)
     states = torch.randn(ROWS, WIDTH)
-    on, far = torch.randperm(ROWS)[:2]
-    states[on], states[far] = dictionary[torch.randint(ATOMS, ())], 40.0  # a state of the dictionary, one from nowhere
+    on, far = torch.randperm(ROWS)[:2].split(1)
+    states[on], states[far] = dictionary[torch.randint(ATOMS, (1,))], 40.0  # a state of the dictionary, one from nowhere
     near = (dictionary[:, None] - dictionary).div(scales).square().sum(dim=-1)
     gram = torch.exp(-0.5 * near).double() + 0.1 * torch.eye(ATOMS, dtype=torch.float64)
     precision = torch.linalg.inv(gram)

@@ -3,9 +3,9 @@
 action_values, state_values, rewards, behaviour_logp and target_logp (ENVIRONMENTS, STEPS), done (ENVIRONMENTS, STEPS)
 bool, last_value (ENVIRONMENTS,) to targets (ENVIRONMENTS, STEPS).
 
-Conventions: with n_t = 1 - done_t and c = LAMBDA min(1, exp(target_logp - behaviour_logp)) the target is
-T_t = r_t + GAMMA n_t (V_(t+1) + c_(t+1) (T_(t+1) - Q_(t+1))); V is the expected value under the target policy, Q that of
-the action that was taken. After the last step V is last_value and there is no correction.
+Conventions: with n_t = 1 - done_t and c = LAMBDA min(1, exp(target_logp - behaviour_logp)) the target is T_t = r_t +
+GAMMA n_t (V_(t+1) + c_(t+1) (T_(t+1) - Q_(t+1))); V is the expected value under the target policy, Q that of the action
+that was taken. After the last step V is last_value and there is no correction.
 """
 
 import torch
@@ -37,7 +37,7 @@ def get_inputs():
     state_values = state_values[:, :-1].contiguous()
     action_values = state_values + 0.5 * torch.randn(ENVIRONMENTS, STEPS)
     done = torch.rand(ENVIRONMENTS, STEPS) < 0.02
-    first, last, always, never, equal, far = torch.randperm(ENVIRONMENTS)[:6]
+    first, last, always, never, equal, far = torch.randperm(ENVIRONMENTS)[:6].split(1)
     done[first, 0], done[last, -1], done[always], done[never] = True, True, True, False
     behaviour_logp, target_logp = -2.0 * torch.rand(2, ENVIRONMENTS, STEPS) - 0.05
     target_logp[equal] = behaviour_logp[equal]

@@ -50,7 +50,7 @@ def get_inputs():
         time = torch.where((time / limit - 1.0).abs() < 1e-3, 1.004 * limit, time)
     correct = torch.rand(EPISODES, TURNS) < 0.6
     lengths = torch.randint(1, TURNS, (EPISODES,))
-    empty, single, full, never, always = torch.randperm(EPISODES)[:5]
+    empty, single, full, never, always = torch.randperm(EPISODES)[:5].split(1)
     lengths[empty], lengths[single], lengths[full] = 0, 1, TURNS
     correct[never], correct[always] = False, True
     return [time, eager, compiled, correct, lengths]

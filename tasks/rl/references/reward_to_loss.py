@@ -56,7 +56,7 @@ class Model(nn.Module):
 
 def get_inputs():
     lengths = torch.randint(2, LENGTH, (SEQUENCES,))
-    empty, single, full = torch.randperm(SEQUENCES)[:3]
+    empty, single, full = torch.randperm(SEQUENCES)[:3].split(1)
     lengths[empty], lengths[single], lengths[full] = 0, 1, LENGTH
     old_logp = -3.0 * torch.rand(SEQUENCES, LENGTH) ** 2 - 0.01
     log_ratio = 0.2 * torch.randn(SEQUENCES, LENGTH)

@@ -3,10 +3,10 @@
 scores (GROUPS, SAMPLES, TURNS), lengths (GROUPS, SAMPLES) int64 to rloo (GROUPS, SAMPLES) and trloo
 (GROUPS, SAMPLES, TURNS).
 
-Conventions: the return of turn t is G_t = sum over t <= i < length of GAMMA^(i-t) score_i. rloo is G_0 minus the mean of
-the others' G_0, over the group's trajectories of at least one turn, and 0 where there is no other. trloo is G_t minus
-the mean of the others' G_t over those that reached turn t (none is padded with 0), and G_t itself where there is no
-other. Both are 0 for turns that were not reached.
+Conventions: the return of turn t is G_t = sum over t <= i < length of GAMMA^(i-t) score_i. rloo is G_0 minus the mean
+of the others' G_0, over the group's trajectories of at least one turn, and 0 where there is no other. trloo is G_t
+minus the mean of the others' G_t over those that reached turn t (none is padded with 0), and G_t itself where there is
+no other. Both are 0 for turns that were not reached.
 """
 
 import torch
@@ -38,9 +38,9 @@ class Model(nn.Module):
 
 def get_inputs():
     lengths = torch.randint(0, TURNS + 1, (GROUPS, SAMPLES))
-    none, alone, full, equal = torch.randperm(GROUPS)[:4]
+    none, alone, full, equal = torch.randperm(GROUPS)[:4].split(1)
     lengths[none], lengths[alone], lengths[full] = 0, 0, TURNS
-    lengths[alone, torch.randint(SAMPLES, ())] = TURNS
+    lengths[alone, torch.randint(SAMPLES, (1,))] = TURNS
     scores = torch.randn(GROUPS, SAMPLES, TURNS) + torch.randn(GROUPS, 1, 1)
     scores[equal] = 1.0
     return [scores, lengths]

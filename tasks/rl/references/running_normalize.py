@@ -34,9 +34,9 @@ class Model(nn.Module):
 def get_inputs():
     middle, scale = 2.0 * torch.randn(WIDTH), 0.3 + torch.rand(WIDTH)
     observations = middle + scale * torch.randn(BATCH, WIDTH)
-    constant, outlier = torch.randperm(WIDTH)[:2]
+    constant, outlier = torch.randperm(WIDTH)[:2].split(1)
     observations[:, constant] = middle[constant]  # a sensor that stands still
-    observations[torch.randint(BATCH, ()), outlier] = 40.0
+    observations[torch.randint(BATCH, (1,)), outlier] = 40.0
     mean, variance = middle + 0.3 * torch.randn(WIDTH), (scale * (0.7 + 0.6 * torch.rand(WIDTH))).square()
     count = torch.randint(BATCH // 4, 4 * BATCH, ()).to(mean.dtype)
     return [observations, mean, variance, count]

@@ -22,11 +22,11 @@ class Model(nn.Module):
 def get_inputs():
     logits = 4.0 * torch.randn(ROWS, VOCAB)
     ids = torch.randint(VOCAB, (ROWS,))
-    low, high, peaked, sure = torch.randperm(ROWS)[:4]
+    low, high, peaked, sure = torch.randperm(ROWS)[:4].split(1)
     # Rows far below and far above zero, and rows with one token that has nearly all of the probability.
     logits[low] -= 90.0
     logits[high] += 90.0
-    logits[peaked, torch.randint(VOCAB, ())] = 40.0
+    logits[peaked, torch.randint(VOCAB, (1,))] = 40.0
     logits[sure, ids[sure]] = 40.0
     return [logits.bfloat16(), ids, 0.5 + torch.rand(ROWS)]
 

@@ -25,7 +25,7 @@ def get_inputs():
     # Rows of different sharpness, so that entropies spread.
     logits = (0.5 + 5.0 * torch.rand(ROWS, 1)) * torch.randn(ROWS, VOCAB)
     ids = torch.randint(VOCAB - PADDED, (ROWS,))
-    only, few, low = torch.randperm(ROWS)[:3]
+    only, few, low = torch.randperm(ROWS)[:3].split(1)
     logits[low] -= 90.0
     # One row in which a single token is allowed, one in which half of them are not.
     column, row = torch.arange(VOCAB), torch.arange(ROWS)[:, None]

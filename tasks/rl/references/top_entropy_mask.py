@@ -28,7 +28,7 @@ def get_inputs():
     entropy = torch.where(torch.rand(SEQUENCES, LENGTH) < 0.1, 0.0, entropy)
     entropy = torch.where(torch.rand(SEQUENCES, LENGTH) < 0.2, (entropy * 64.0).round() / 64.0, entropy)
     lengths = torch.randint(2, LENGTH, (SEQUENCES,))
-    empty, single, full = torch.randperm(SEQUENCES)[:3]
+    empty, single, full = torch.randperm(SEQUENCES)[:3].split(1)
     lengths[empty], lengths[single], lengths[full] = 0, 1, LENGTH
     return [entropy, lengths]
 

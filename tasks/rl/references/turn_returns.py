@@ -38,7 +38,7 @@ class Model(nn.Module):
 
 def get_inputs():
     lengths = torch.randint(2, LENGTH, (SEQUENCES,))
-    empty, single, full, one_turn, tool = torch.randperm(SEQUENCES)[:5]
+    empty, single, full, one_turn, tool = torch.randperm(SEQUENCES)[:5].split(1)
     lengths[empty], lengths[single], lengths[full] = 0, 1, LENGTH
     place = torch.arange(LENGTH)
     # Turns begin at random places; a few are skipped. Within each the first tokens are the tool's.

@@ -3,9 +3,9 @@
 values, old_values and returns (SEQUENCES, LENGTH), mask (SEQUENCES, LENGTH) bool to: loss (), gradient for the values
 (SEQUENCES, LENGTH), and the share of tokens whose clipped branch is the greater ().
 
-Conventions: loss = mean over the mask of 0.5 * max((v - R)^2, (c - R)^2) with c = v where |v - old| <= CLIP, else
-old - CLIP or old + CLIP; at equal branches the gradient is that of (v - R)^2, and the token counts as not clipped. Where
-the mask is False anything may stand; the gradient is exactly 0 there.
+Conventions: loss = mean over the mask of 0.5 * max((v - R)^2, (c - R)^2) with c = v where |v - old| <= CLIP, else old -
+CLIP or old + CLIP; at equal branches the gradient is that of (v - R)^2, and the token counts as not clipped. Where the
+mask is False anything may stand; the gradient is exactly 0 there.
 """
 
 import torch
@@ -46,7 +46,7 @@ def get_inputs():
     middle = 0.5 * (values + old_values + moved.clamp(-CLIP, CLIP))
     returns = torch.where((returns - middle).abs() < 1e-3, middle + 4e-3, returns)
     mask = torch.rand(SEQUENCES, LENGTH) < 0.8
-    none, every = torch.randperm(SEQUENCES)[:2]
+    none, every = torch.randperm(SEQUENCES)[:2].split(1)
     mask[none], mask[every] = False, True
     # What is masked is not to be read: it would outweigh all else.
     return [torch.where(mask, values, 1e3 * torch.randn(SEQUENCES, LENGTH)), old_values, returns, mask]

@@ -40,7 +40,7 @@ class Model(nn.Module):
 def get_inputs():
     values = torch.randn(ENVIRONMENTS, STEPS + 1).cumsum(dim=1) * 0.2
     done = torch.rand(ENVIRONMENTS, STEPS) < 0.02
-    first, last, always, never, equal, far = torch.randperm(ENVIRONMENTS)[:6]
+    first, last, always, never, equal, far = torch.randperm(ENVIRONMENTS)[:6].split(1)
     done[first, 0], done[last, -1], done[always], done[never] = True, True, True, False
     behaviour_logp = -3.0 * torch.rand(ENVIRONMENTS, STEPS) - 0.05
     target_logp = -3.0 * torch.rand(ENVIRONMENTS, STEPS) - 0.05
