@@ -72,10 +72,12 @@ def by_pair(logp, lengths, ref_sums, loss, slopes, beta, pairs, LENGTH: tl.const
     chosen = total_of(logp + good * LENGTH, tl.load(lengths + good), BLOCK, LENGTH) - tl.load(ref_sums + good)
     rejected = total_of(logp + bad * LENGTH, tl.load(lengths + bad), BLOCK, LENGTH) - tl.load(ref_sums + bad)
     margin = beta * (chosen - rejected)
-    # log(1 + exp(-m)), of the smaller of the two exponentials; for a small one log(1 + e) is e to rounding
+    # log(1 + exp(-m)) by the smaller of the two exponentials; what 1 + e loses of e is put right by the quotient
     small = tl.exp(-tl.abs(margin))
-    tl.store(loss + good, tl.maximum(-margin, 0.0) + tl.where(small < 1e-4, small, tl.log(1.0 + small)))
-    slope = -beta * tl.where(margin > 0, small, 1.0) / (1.0 + small) / pairs
+    grown = 1.0 + small
+    tail = tl.where(grown == 1.0, small, tl.log(grown) * (small / tl.maximum(grown - 1.0, 1e-30)))
+    tl.store(loss + good, tl.maximum(-margin, 0.0) + tail)
+    slope = -beta * tl.where(margin > 0, small, 1.0) / grown / pairs
     tl.store(slopes + good, slope)
     tl.store(slopes + bad, -slope)
 
