@@ -3,6 +3,7 @@
 | id | task |
 |---|---|
 | ``KernelGym/<Name>-v0`` | one task of the core suite |
+| ``KernelRL/<Name>-v0`` | one task of the suite of reinforcement learning |
 | ``KernelBench/L<level>-<nnn>-v0`` | one task of KernelBench; its data is looked for when the environment is made |
 | ``KernelGym/Kernel-v0`` | ``task=…``, or drawn from the core suite at each reset |
 | ``KernelGym/Mix-v0`` | drawn from the core suite, each of its three levels equally often |

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kernelgym_env.errors import unknown_name
-from kernelgym_env.tasks import core, kernelbench
+from kernelgym_env.tasks import core, kernelbench, rl
 from kernelgym_env.tasks.model import ENV_VERSION, Task
 
 __all__ = ["Suite", "find_task", "is_suite", "is_task_id", "suites", "task_ids"]
@@ -41,6 +41,7 @@ class Suite:
 
 _SUITES = (
     Suite("core", "Original tasks that come with the package, sized for CPU and GPU.", core.IDS, core.load),
+    Suite("rl", "What training by reinforcement learning computes, sized for CPU and GPU.", rl.IDS, rl.load),
     Suite(
         "kernelbench",
         "The 270 problems of KernelBench, read from KERNELBENCH_DIR or from what was fetched.",

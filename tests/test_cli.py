@@ -386,7 +386,7 @@ def test_all_tasks_without_kernelbench(folder: Path, capsys: pytest.CaptureFixtu
     assert "`kernelgym tasks --suite kernelbench --tag flaw-identity` lists their ids" in printed
     assert main(["tasks", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert {task["id"].partition("/")[0] for task in listed["tasks"]} == {"KernelGym", "KernelBench"}
+    assert {task["id"].partition("/")[0] for task in listed["tasks"]} == {"KernelGym", "KernelRL", "KernelBench"}
 
 
 def test_tasks_with_a_part_of_the_data(

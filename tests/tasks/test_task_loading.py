@@ -176,9 +176,9 @@ def test_rows_that_do_not_fit(rows, tmp_path):
 
 
 def test_suites_and_ids():
-    assert [suite.name for suite in suites()] == ["core", "kernelbench"]
+    assert [suite.name for suite in suites()] == ["core", "rl", "kernelbench"]
     assert [task.id for task in load_tasks("core")] == task_ids("core")
-    assert len(task_ids()) == len(set(task_ids())) == len(task_ids("core")) + 270
+    assert len(task_ids()) == len(set(task_ids())) == len(task_ids("core")) + len(task_ids("rl")) + 270
     assert len(task_ids("KernelBench/L3")) == 50
     assert load_task("KernelGym/RowSoftmax") == load_task("KernelGym/RowSoftmax-v0")
     task = load_task("KernelGym/RowSoftmax")
