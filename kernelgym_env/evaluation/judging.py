@@ -245,6 +245,14 @@ class Judging:
         if reference.weight_size:
             self.buffers["weights"] = Buffer.create(reference.weight_size, self.device)
 
+    def drop_buffers(self) -> None:
+        """Free all shared memory, which nobody may have mapped then: all processes end."""
+        for worker in self.workers:
+            worker.stop()
+        for buffer in self.buffers.values():
+            buffer.close()
+        self.buffers.clear()
+
     def attach(self, worker: Worker, names: tuple[str, ...] = ("in", "other", "out", "late", "weights")) -> None:
         """Map buffers in a worker, of those that there are."""
         for name in names:
@@ -347,12 +355,9 @@ class Judging:
 
     def close(self) -> None:
         """End all processes and free the shared memory."""
-        for worker in self.workers:
-            worker.stop()
+        self.drop_buffers()
         for worker in self.workers:
             worker.close()
-        for buffer in self.buffers.values():
-            buffer.close()
 
 
 def _is_dense(shape: list[int], stride: Any) -> bool:

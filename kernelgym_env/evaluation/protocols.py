@@ -119,6 +119,8 @@ class Protocol:
             begun.
         input_sets: sets of secret inputs that are checked; those beyond two are called once each, after the `trials`.
             Each set has a seed of its own, from the pool's secret.
+        shape_trials: sizes besides its own at which a submission is checked, of those that the task declares
+            (`Task.shapes`), each chosen in secret.
         inputs_on: where inputs are drawn, see `INPUTS_ON`. The CPU's generator gives the numbers that KernelBench's
             would for the same seed; the seed stays secret.
         allclose: a published tolerance that decides in place of the next three; None leaves it to them. The error ratio
@@ -152,6 +154,7 @@ class Protocol:
     law_trials: int = 6
     law_budget_s: float = 1.0
     input_sets: int = 2
+    shape_trials: int = 1
     inputs_on: str = "device"
     allclose: Allclose | None = None
     error_factor: float = 8.0
@@ -184,8 +187,10 @@ class Protocol:
         for name in ("trials", "input_sets", "min_blocks", "max_block_calls"):
             if getattr(self, name) < 1:
                 raise InvalidOptionError(f"Protocol {name} must be at least 1, got {getattr(self, name)!r}.")
-        if isinstance(self.law_trials, bool) or not isinstance(self.law_trials, int) or self.law_trials < 0:
-            raise InvalidOptionError(f"Protocol law_trials must be an integer of at least 0, got {self.law_trials!r}.")
+        for name in ("law_trials", "shape_trials"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InvalidOptionError(f"Protocol {name} must be an integer of at least 0, got {value!r}.")
         object.__setattr__(self, "baselines", tuple(self.baselines))  # JSON has lists only
         for name in self.baselines:
             if name not in BASELINES:

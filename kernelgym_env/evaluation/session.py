@@ -10,6 +10,7 @@ import os
 import platform
 import random
 import time
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,6 +40,7 @@ from kernelgym_env.evaluation.roofline import Work, count_work, floor_us, is_loo
 from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.sandbox.trial import settle
 from kernelgym_env.evaluation.sandbox.warden import SandboxError
+from kernelgym_env.evaluation.shapes import check_shape
 from kernelgym_env.evaluation.source import check_format, detect_backend
 from kernelgym_env.evaluation.speed import measure_way
 from kernelgym_env.evaluation.submission import Submission
@@ -241,17 +243,32 @@ class Session:
         check_laws(judging, cases[0], reference, self._book(task, protocol), laws)
         check_denied(judging, cases[0], reference)
         check_attribution(judging, cases[0], reference)
-        if twin is None:
-            return "Triton ran in its interpreter on the CPU: checked for correctness, not timed."
-        floor = self._floor_us(reference)
-        twin = time_submission(judging, twin, Timed(reference, contents, rng, weights, matched, floor))
+        if twin is not None:
+            self._measure(judging, twin, Timed(reference, contents, rng, weights, matched, self._floor_us(reference)))
+        self._check_shapes(judging, task, secret, number)
+        return "" if measured else "Triton ran in its interpreter on the CPU: checked for correctness, not timed."
+
+    def _measure(self, judging: Judging, twin: Worker, timed: Timed) -> None:
+        """Everything about speed, and whose kernels ran."""
+        floor = timed.floor_us
+        twin = time_submission(judging, twin, timed)
         if not math.isnan(floor):
             judging.figures["times"]["floor"] = Timing(floor, floor, floor, 0, "data sheet")
         if self.kind == "cuda":
             # after timing, since what looks at launches may make later ones slower
-            judging.evidence = check_launches(judging, contents.mixed(), reference)
-        judging.figures |= self._baselines(judging, twin, contents, reference, rng, weights)
-        return ""
+            judging.evidence = check_launches(judging, timed.contents.mixed(), timed.reference)
+        judging.figures |= self._baselines(judging, twin, timed)
+
+    def _check_shapes(self, judging: Judging, task: Task, secret: bytes, number: int) -> None:
+        """Judge at further sizes, secretly chosen from those that the task declares."""
+        declared = task.at_shapes()
+        rng = random.Random(derive_seed(secret, task.hash, number, "shapes"))
+        for other in rng.sample(declared, min(judging.protocol.shape_trials, len(declared))):
+            weights, probe, first, second = (
+                derive_seed(secret, other.hash, number, part) for part in ("weights", "probe", "a", "b")
+            )
+            reference = Reference(other, self.device, weights, judging.protocol)
+            check_shape(judging, reference, (first, second), partial(self._probe, seed=probe))
 
     def _floor_us(self, reference: Reference) -> float:
         """The floor of a reference on this device, NaN where it is unknown."""
@@ -260,17 +277,9 @@ class Session:
             return math.nan
         return floor_us(work, machine(self.hardware["name"]), loose=is_loose(reference.protocol))
 
-    def _baselines(
-        self,
-        judging: Judging,
-        twin: Worker,
-        contents: Contents,
-        reference: Reference,
-        rng: random.Random,
-        weight_seed: int,
-    ) -> dict[str, Any]:
+    def _baselines(self, judging: Judging, twin: Worker, timed: Timed) -> dict[str, Any]:
         """Figures over the protocol's further baselines, from disk or measured now."""
-        protocol, figures = reference.protocol, judging.figures
+        reference, protocol, figures = timed.reference, judging.protocol, judging.figures
         if not protocol.baselines:
             return {}
         key = {
@@ -287,8 +296,8 @@ class Session:
         found: dict[str, Any] = {"times": times}
         for name in protocol.baselines:
             if name not in known or known[name].drifted(eager_us):
-                worker = judging.twin(reference.task.source, weight_seed, reference.init_tree, way=name)
-                known[name] = measure_way(judging, worker, twin, contents, reference, rng)
+                worker = judging.twin(reference.task.source, timed.weight_seed, reference.init_tree, way=name)
+                known[name] = measure_way(judging, worker, twin, timed.contents, reference, timed.rng)
                 worker.stop()
                 cache.save(key, known)
             times[name] = known[name].times
