@@ -17,6 +17,7 @@ import random
 import secrets
 import statistics
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -219,9 +220,8 @@ def error(ratios: list[float]) -> dict[str, float]:
     }
 
 
-def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> list[dict[str, Any]]:
+def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> Iterator[dict[str, Any]]:
     """Each task against itself."""
-    results = []
     for name in track(names, "A/A"):
         expression, inputs = TASKS[name]
         task = Task(f"Timing/{name}", TASK.format(expression=expression, inputs=inputs))
@@ -239,26 +239,22 @@ def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> li
         inside = [
             first["low"] <= again["ratio"] <= first["high"] for first in found for again in found if again is not first
         ]
-        results.append(
-            {
-                "task": name,
-                "us": statistics.median(one["us"] for one in found),
-                "ours": error(ratios),
-                "kernelbench": error(theirs),
-                "interval_holds_1": sum(one["low"] <= 1 <= one["high"] for one in found) / runs,
-                "rerun_inside": sum(inside) / max(1, len(inside)),
-                "outside_over_events": statistics.median(outside),
-                "seconds": statistics.median(one["seconds"] for one in found),
-                "runs": found,
-                "kernelbench_ratios": theirs,
-            }
-        )
-    return results
+        yield {
+            "task": name,
+            "us": statistics.median(one["us"] for one in found),
+            "ours": error(ratios),
+            "kernelbench": error(theirs),
+            "interval_holds_1": sum(one["low"] <= 1 <= one["high"] for one in found) / runs,
+            "rerun_inside": sum(inside) / max(1, len(inside)),
+            "outside_over_events": statistics.median(outside),
+            "seconds": statistics.median(one["seconds"] for one in found),
+            "runs": found,
+            "kernelbench_ratios": theirs,
+        }
 
 
-def a_b(session: Session, protocol: Protocol, pairs: int) -> list[dict[str, Any]]:
+def a_b(session: Session, protocol: Protocol, pairs: int) -> Iterator[dict[str, Any]]:
     """A kernel against one with 5% more work, ten measurements a pair of processes."""
-    results = []
     for rows in track(ROWS, "A/B"):
         reference = SCALE.format(name="Model", percent=100, rows=rows)
         slower = SCALE.format(name="ModelNew", percent=105, rows=rows)
@@ -271,19 +267,16 @@ def a_b(session: Session, protocol: Protocol, pairs: int) -> list[dict[str, Any]
             finally:
                 pair.close()
         theirs = by_kernelbench(slower, reference, min(len(found), 100))
-        results.append(
-            {
-                "rows": rows,
-                "us": statistics.median(one["us"] for one in found),
-                "pairs": len(found),
-                "ranked_right": sum(one["ratio"] < 1 for one in found),
-                "ratio_median": statistics.median(one["ratio"] for one in found),
-                "kernelbench_pairs": len(theirs),
-                "kernelbench_ranked_right": sum(ratio < 1 for ratio in theirs),
-                "seconds": statistics.median(one["seconds"] for one in found),
-            }
-        )
-    return results
+        yield {
+            "rows": rows,
+            "us": statistics.median(one["us"] for one in found),
+            "pairs": len(found),
+            "ranked_right": sum(one["ratio"] < 1 for one in found),
+            "ratio_median": statistics.median(one["ratio"] for one in found),
+            "kernelbench_pairs": len(theirs),
+            "kernelbench_ranked_right": sum(ratio < 1 for ratio in theirs),
+            "seconds": statistics.median(one["seconds"] for one in found),
+        }
 
 
 def show(document: dict[str, Any]) -> None:
@@ -341,25 +334,28 @@ def main() -> None:
     protocol = get_protocol("strict")
     session = Session("cuda:0", "cuda:0")
     session.prepare()
-    document = {
+    document: dict[str, Any] = {
         "benchmark": "timing",
         "package": kernelgym_env.__version__,
         "hardware": session.hardware,
         "versions": session.zygote.versions,
         "protocol": protocol.to_dict(),
+        "a_a": [],
+        "a_b": [],
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    parts = {
+        "a_b": a_b(session, protocol, arguments.pairs),
+        "a_a": a_a(session, protocol, arguments.tasks, arguments.runs),
+    }
     try:
-        document["a_a"] = a_a(session, protocol, arguments.tasks, arguments.runs)
-        document["a_b"] = []
-        show(document)
-        arguments.out.write_text(json.dumps(document, indent=1))
-        if arguments.pairs:
-            document["a_b"] = a_b(session, protocol, arguments.pairs)
-            show(document)
-            arguments.out.write_text(json.dumps(document, indent=1))
+        for name, part in parts.items():
+            for result in part:
+                document[name].append(result)
+                arguments.out.write_text(json.dumps(document, indent=1))  # a run that is cut short keeps what it has
     finally:
         session.close()
+    show(document)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,14 @@ MANY = task(
 SMALL = task("        return torch.tanh(args[0] * 2 + 1).abs().sqrt()", "[torch.randn(64, 64)]")
 
 
-def test_a_graph_takes_the_launches_away(judge):
+def test_a_graph_is_another_baseline(judge):
     source = SMALL.source.replace("class Model(", "class ModelNew(")
     evaluation = judge(source, SMALL, protocol=PROTOCOL.replace(baselines=("graph",)))
     assert evaluation.status is Status.CORRECT, evaluation.feedback
     assert evaluation.provenance["baseline_problems"] == {}
     assert evaluation.times["graph"].n > 0
-    assert evaluation.speedup_graph < evaluation.speedup
+    # the flush before each call hides what launches take, so little is left for a graph to save
+    assert evaluation.speedup_graph == pytest.approx(evaluation.speedup, rel=0.3)
 
 
 def test_a_high_speedup_is_confirmed_by_new_processes(judge):
