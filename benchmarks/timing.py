@@ -254,8 +254,8 @@ def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> It
 
 
 def a_b(session: Session, protocol: Protocol, pairs: int) -> Iterator[dict[str, Any]]:
-    """A kernel against one with 5% more work, ten measurements a pair of processes."""
-    for rows in track(ROWS, "A/B"):
+    """A kernel against one with 5% more work, ten measurements a pair of processes; none for no pairs."""
+    for rows in track(ROWS if pairs else (), "A/B"):
         reference = SCALE.format(name="Model", percent=100, rows=rows)
         slower = SCALE.format(name="ModelNew", percent=105, rows=rows)
         task = Task(f"Timing/Scale{rows}", TASK.format(expression="args[0] * 2", inputs=f"torch.randn({rows}, 4096)"))
