@@ -9,9 +9,12 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hub import Hub, problem, serving
 
 from kernelgym_env.evaluation.denied import SMALL
 from kernelgym_env.evaluation.protocols import get_protocol
@@ -58,7 +61,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.delenv("KERNELBENCH_DIR", raising=False)
+    monkeypatch.setenv("KERNELGYM_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path
+
+
+@contextmanager
+def what_it_fetches(text: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A hub on this machine, where the text fetches something."""
+    if "fetch" not in text:
+        yield
+        return
+    pytest.importorskip("pyarrow", reason="fetching reads Parquet")
+    with serving(Hub()) as hub:
+        hub.commit([problem(level, number) for level in (1, 2, 3) for number in (1, 2)])
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        yield
 
 
 def run(arguments: list[str], folder: Path) -> str:
@@ -73,15 +91,17 @@ def test_there_is_something_to_run() -> None:
 
 
 @pytest.mark.parametrize("text", numbered("python"))
-def test_python_blocks(text: str, folder: Path) -> None:
+def test_python_blocks(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "block.py").write_text(text, encoding="utf-8")
-    run([sys.executable, "-W", "error", "block.py"], folder)
+    with what_it_fetches(text, monkeypatch):
+        run([sys.executable, "-W", "error", "block.py"], folder)
 
 
 @pytest.mark.parametrize("command", commands())
-def test_commands(command: str, folder: Path) -> None:
+def test_commands(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, *arguments = shlex.split(command)
-    assert run([sys.executable, "-m", "kernelgym_env.cli", *arguments], folder)
+    with what_it_fetches(command, monkeypatch):
+        assert run([sys.executable, "-m", "kernelgym_env.cli", *arguments], folder)
 
 
 def test_make_targets_exist() -> None:
