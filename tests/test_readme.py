@@ -153,6 +153,23 @@ def test_verdicts_lists_every_finding() -> None:
     assert sorted(told) == sorted(given)
 
 
+def test_every_set_and_category_of_tasks_is_named() -> None:
+    from kernelgym_env.tasks.kernelbench import CATEGORIES
+    from kernelgym_env.tasks.registry import suites, task_ids
+
+    rows = {
+        name: row[1] for row in table("Suites and sets", "docs/tasks.md") for name in re.findall(r"`([^`]+)`", row[0])
+    }
+    sets = {suite.name for suite in suites()} | {part for suite in suites() for part in suite.parts}
+    assert set(rows) == sets - {"KernelBench/L2", "KernelBench/L3"}  # which stand for themselves in a row of four
+    for name in ("core", "kernelbench", "KernelBench/Representative"):
+        assert str(len(task_ids(name))) in rows[name]
+    told = {row[0][0]: set(re.findall(r"`([^`]+)`", row[1])) for row in table("Choosing", "docs/tasks.md")}
+    assert told == {
+        str(level): {name for name, levels in CATEGORIES.items() if level in levels} for level in (1, 2, 3, 4)
+    }
+
+
 def test_every_status_is_explained() -> None:
     from kernelgym_env.evaluation.result import Evaluation, Status
     from kernelgym_env.rewards import kevin

@@ -27,7 +27,7 @@ def missing(task: Task) -> str:
 
     The weights are looked for where `huggingface_hub` keeps them, see `kernelgym_env.settings.hub_cache`.
     """
-    if (parse_id(task.id) or (0,))[0] != _LEVEL:
+    if (parse_id(task.id.partition(":")[0]) or (0,))[0] != _LEVEL:  # a variant has its name behind a colon
         return ""
     if find_spec(_LIBRARY) is None:
         return f"{task.id} needs the library {_LIBRARY}, which is not installed. Run: pip install {_LIBRARY}"
