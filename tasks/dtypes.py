@@ -64,10 +64,10 @@ def with_dtype(task: Task, dtype: str) -> Task:
         raise InvalidOptionError(
             f"{task.id} has the name {min(taken)} already: it is a variant of another task; start there."
         )
-    tail = _TAIL.format(dtype=DTYPES[dtype])
-    source = "import torch\n" + _renamed(task.source, tokens).rstrip("\n") + "\n" + tail
     if "from __future__" in task.source:
         raise InvalidOptionError(f"{task.id} begins with an import from __future__, which must stay first.")
+    tail = _TAIL.format(dtype=DTYPES[dtype])
+    source = "import torch\n" + _renamed(task.source, tokens).rstrip("\n") + "\n" + tail
     made = dataclasses.replace(task, id=f"{task.id}:{dtype}", source=source, tags=(*task.tags, dtype))
     trial = try_task(made)
     if trial.state == "fails":
@@ -76,7 +76,7 @@ def with_dtype(task: Task, dtype: str) -> Task:
 
 
 def _renamed(source: str, tokens: list[tokenize.TokenInfo]) -> str:
-    """The source with the module's names `_RENAMED`; attributes and keywords of these names stay."""
+    """The source with the module's names `_RENAMED`; attributes of these names stay."""
     lines = source.splitlines(keepends=True)
     before = ""
     spots: list[tuple[int, int, str]] = []

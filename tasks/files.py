@@ -44,8 +44,8 @@ def parquet() -> Any:
         import pyarrow.parquet
     except ModuleNotFoundError as error:
         raise MissingDataError(
-            f"Parquet files are read with pyarrow, and {error.name} is not installed. Run: pip install pyarrow (or "
-            f"install this package with the extra hub), or convert the file to JSON lines."
+            f"Parquet files are read with pyarrow, and {error.name} is not installed. Run: pip install pyarrow; or "
+            f"convert the file to JSON lines."
         ) from error
     return pyarrow.parquet
 

@@ -60,6 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "sleepy.py").write_text(SLEEPY)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KERNELBENCH_DIR", raising=False)
+    monkeypatch.setenv("KERNELGYM_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "160")
     return tmp_path
 

@@ -391,6 +391,7 @@ def test_little_room_is_told_but_no_obstacle(tmp_path: Path, monkeypatch: pytest
 
 def test_kernelbench(tmp_path: Path, shared_data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KERNELBENCH_DIR", raising=False)
+    monkeypatch.setenv("KERNELGYM_CACHE_DIR", str(tmp_path / "cache"))
     assert doctor._kernelbench().state == "note"
     monkeypatch.setenv("KERNELBENCH_DIR", str(tmp_path / "gone"))
     gone = doctor._kernelbench()

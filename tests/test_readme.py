@@ -9,9 +9,12 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hub import Hub, problem, serving
 
 from kernelgym_env.evaluation.denied import SMALL
 from kernelgym_env.evaluation.protocols import get_protocol
@@ -58,7 +61,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.delenv("KERNELBENCH_DIR", raising=False)
+    monkeypatch.setenv("KERNELGYM_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path
+
+
+@contextmanager
+def what_it_fetches(text: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A hub on this machine, where the text fetches something."""
+    if "fetch" not in text:
+        yield
+        return
+    pytest.importorskip("pyarrow", reason="fetching reads Parquet")
+    with serving(Hub()) as hub:
+        hub.commit([problem(level, number) for level in (1, 2, 3) for number in (1, 2)])
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        yield
 
 
 def run(arguments: list[str], folder: Path) -> str:
@@ -73,15 +91,17 @@ def test_there_is_something_to_run() -> None:
 
 
 @pytest.mark.parametrize("text", numbered("python"))
-def test_python_blocks(text: str, folder: Path) -> None:
+def test_python_blocks(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "block.py").write_text(text, encoding="utf-8")
-    run([sys.executable, "-W", "error", "block.py"], folder)
+    with what_it_fetches(text, monkeypatch):
+        run([sys.executable, "-W", "error", "block.py"], folder)
 
 
 @pytest.mark.parametrize("command", commands())
-def test_commands(command: str, folder: Path) -> None:
+def test_commands(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, *arguments = shlex.split(command)
-    assert run([sys.executable, "-m", "kernelgym_env.cli", *arguments], folder)
+    with what_it_fetches(command, monkeypatch):
+        assert run([sys.executable, "-m", "kernelgym_env.cli", *arguments], folder)
 
 
 def test_make_targets_exist() -> None:
@@ -97,7 +117,7 @@ def test_extras_exist() -> None:
     shown = [
         extra for page in PAGES for text in blocks(page, "bash") for extra in re.findall(r"'\.\[([\w-]+)\]'", text)
     ]
-    assert {"gpu-cu12", "gpu-cu13", "notebooks"} == set(shown) <= set(extras)
+    assert {"gpu-cu12", "gpu-cu13", "kernelbench", "notebooks"} == set(shown) <= set(extras)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -131,6 +151,23 @@ def test_verdicts_lists_every_finding() -> None:
     sources = (ROOT / "kernelgym_env/evaluation").glob("*.py")
     given = {name for path in sources for name in re.findall(r'finding="(\w+)"', path.read_text(encoding="utf-8"))}
     assert sorted(told) == sorted(given)
+
+
+def test_every_set_and_category_of_tasks_is_named() -> None:
+    from kernelgym_env.tasks.kernelbench import CATEGORIES
+    from kernelgym_env.tasks.registry import suites, task_ids
+
+    rows = {
+        name: row[1] for row in table("Suites and sets", "docs/tasks.md") for name in re.findall(r"`([^`]+)`", row[0])
+    }
+    sets = {suite.name for suite in suites()} | {part for suite in suites() for part in suite.parts}
+    assert set(rows) == sets - {"KernelBench/L2", "KernelBench/L3"}  # which stand for themselves in a row of four
+    for name in ("core", "kernelbench", "KernelBench/Representative"):
+        assert str(len(task_ids(name))) in rows[name]
+    told = {row[0][0]: set(re.findall(r"`([^`]+)`", row[1])) for row in table("Choosing", "docs/tasks.md")}
+    assert told == {
+        str(level): {name for name, levels in CATEGORIES.items() if level in levels} for level in (1, 2, 3, 4)
+    }
 
 
 def test_every_status_is_explained() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import gzip
 import json
 import re
@@ -236,14 +237,9 @@ def test_published_texts_are_told_apart(shared_data):
         rows = [json.loads(line) for line in file]
     oldest = {make_id(int(row["level_id"]), int(row["task_id"])): row["ref_code"] for row in rows}
     assert (str(identify(newest)), str(identify(oldest))) == ("v0.2", "v0")
-    # the one line that v0.2 changed in this problem
-    line = "return torch.diag(A) @ B"
-    before = "\n".join(
-        text.split("return")[0] + line if text.strip().startswith("return A") else text
-        for text in newest["KernelBench/L1-012"].split("\n")
-        if not text.strip().startswith("#")
-    )
-    assert line in before and str(identify({"KernelBench/L1-012": before})) == "v0.1"
+    # what v0.1 changed in this problem; v0.2 changed something else in it
+    between = oldest["KernelBench/L1-012"].replace("randn(", "rand(")
+    assert str(identify({"KernelBench/L1-012": between})) == "v0.1"
     assert str(identify({"KernelBench/L1-019": newest["KernelBench/L1-019"]})) == "v0.1 or v0.2"
     assert str(identify({"KernelBench/L4-001": newest["KernelBench/L4-001"]})) == "v0.2"
     changed = identify({**newest, "KernelBench/L2-007": "class Model: ..."})
@@ -253,7 +249,24 @@ def test_published_texts_are_told_apart(shared_data):
     assert versions.content_hash(newest) == versions.content_hash(dict(reversed(newest.items())))
 
 
-# level 4
+# what problems need beside their source
+
+
+def test_a_library_that_is_not_installed(tmp_path, monkeypatch):
+    code = PROBLEMS[0]["code"].replace("import torch\n", "import torch\nfrom einops.layers import torch as layers\n", 1)
+    (tmp_path / "x.jsonl").write_text(json.dumps(problem(3, 48, code)))
+    monkeypatch.setenv("KERNELBENCH_DIR", str(tmp_path / "x.jsonl"))
+    monkeypatch.setitem(sys.modules, "einops", None)
+    complaint = "KernelBench/L3-048 imports einops, which is not installed. Run: pip install einops"
+    with pytest.raises(MissingDataError, match=complaint):
+        gym.make("KernelBench/L3-048-v0")
+    variant = dataclasses.replace(load_task("KernelBench/L3-048"), id="KernelBench/L3-048:fp16")
+    assert missing(variant) == complaint.replace("048", "048:fp16")
+    assert missing(dataclasses.replace(variant, id="File/own")) == ""
+    monkeypatch.delitem(sys.modules, "einops")
+    (tmp_path / "einops.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert missing(variant) == ""
 
 
 def test_level_4_says_what_it_needs(shared_data, tmp_path, monkeypatch, capsys):
@@ -262,7 +275,7 @@ def test_level_4_says_what_it_needs(shared_data, tmp_path, monkeypatch, capsys):
     task = load_task("KernelBench/L4-016")
     assert missing(load_task("KernelBench/L3-050")) == missing(load_task("KernelGym/RowSum")) == ""
     monkeypatch.setitem(sys.modules, "transformers", None)
-    lacking = "KernelBench/L4-016 needs the library transformers, .* pip install transformers"
+    lacking = "KernelBench/L4-016 imports transformers, which is not installed. Run: pip install transformers"
     with pytest.raises(MissingDataError, match=lacking):
         check_requirements(task)
     with pytest.raises(MissingDataError, match=lacking):

@@ -18,8 +18,9 @@ def data(shared_data, monkeypatch):
     return path
 
 
-def test_ids_are_known_without_data(monkeypatch):
+def test_ids_are_known_without_data(monkeypatch, tmp_path):
     monkeypatch.delenv("KERNELBENCH_DIR", raising=False)
+    monkeypatch.setenv("KERNELGYM_CACHE_DIR", str(tmp_path))
     assert len(IDS) == 270 and list(IDS) == task_ids("kernelbench")
     assert IDS[0] == "KernelBench/L1-001" and IDS[-1] == "KernelBench/L4-020"
     assert all(make_id(*parse_id(task_id)) == task_id for task_id in IDS)
