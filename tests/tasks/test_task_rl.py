@@ -47,12 +47,13 @@ def passes(answer, wanted: Expected) -> bool:
 
 @pytest.mark.parametrize("task_id", rl.IDS)
 def test_reference_is_fit_to_judge_by(task_id: str) -> None:
-    """Within a second: deterministic, finite, exact in float64, sensitive to its inputs, with no output for nothing."""
+    """Deterministic, finite, exact in float64, sensitive to its inputs, with no output for nothing; within a second."""
     found = reference(task_id)
-    start = time.perf_counter()
     case = expected(found, 3)  # raises for what is not deterministic or has a null answer
-    assert time.perf_counter() - start < 4.0  # six calls
     assert not found.mutates
+    start = time.perf_counter()
+    found.run(case.inputs)
+    assert time.perf_counter() - start < 1.0
     again = [wanted.reference for wanted in expected(reference(task_id), 3).expected]
     other = [wanted.reference for wanted in expected(found, 30).expected]
     for wanted, same, elsewhere in zip(case.expected, again, other, strict=True):
