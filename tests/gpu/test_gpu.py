@@ -14,6 +14,7 @@ from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.protocols import Allclose, Deadlines
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.submission import Submission
+from kernelgym_env.tasks import load_task, rl
 
 pytestmark = pytest.mark.gpu
 
@@ -132,6 +133,13 @@ def test_the_whole_core_suite_accepts_its_own_references(pool):
     bad = {name: (str(e.status), e.feedback[:200]) for name, e in results.items() if e.status is not Status.CORRECT}
     assert not bad
     assert all(not math.isnan(e.speedup) for e in results.values())
+
+
+@pytest.mark.parametrize("task_id", rl.IDS)
+def test_experts_of_the_suite_rl_are_correct(pool, task_id):
+    evaluation = pool.submit(Submission(load_task(task_id), rl.expert(task_id), device="cuda")).result(timeout=240)
+    assert evaluation.credited, evaluation.feedback
+    assert not math.isnan(evaluation.speedup)
 
 
 def test_environments_step_in_parallel_processes():

@@ -412,7 +412,7 @@ GRADIENTS: list[tuple[str, int, int, Callable[[list, list], torch.Tensor]]] = [
     ("LinearGrpo", 0, 1, lambda outputs, _: outputs[0].sum()),
     ("GrpoElementwise", 0, 1, lambda outputs, _: outputs[0][1]),
     ("ValueLossClip", 0, 1, lambda outputs, _: outputs[0]),
-    ("RewardToLoss", 1, 1, lambda outputs, _: outputs[0]),
+    ("RewardToLoss", 1, 1, lambda outputs, _: outputs[0].sum()),
 ]
 
 
@@ -483,4 +483,4 @@ def test_the_chain_is_its_parts() -> None:
     valid = np.arange(logp.shape[1]) < lengths.numpy()[:, None]
     ratio = np.exp((logp - old).numpy()[valid])
     clipped = np.minimum(whitened * ratio, whitened * np.clip(ratio, 0.8, 1.2))
-    close(task(scores, logp, old, ref, values, lengths)[0], -clipped.mean())
+    close(task(scores, logp, old, ref, values, lengths)[0].sum(), -clipped.mean())

@@ -52,5 +52,5 @@ class ModelNew(nn.Module):
         kernel[(rows,)](
             rewards, values, done, last_value, advantages, targets, self.gamma, self.decay,
             STEPS=steps, BLOCK=block, num_warps=1 if block <= 128 else 4,
-        )  # fmt: skip
+        )
         return advantages, targets

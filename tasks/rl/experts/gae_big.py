@@ -12,7 +12,7 @@ BLOCK = 256
 def kernel(
     rewards, values, starts, last_value, last_start, advantages, returns, gamma, decay, environments,
     STEPS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+):
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = lane < environments
     trace = tl.zeros((BLOCK,), tl.float32)
@@ -42,5 +42,5 @@ class ModelNew(nn.Module):
         kernel[(triton.cdiv(environments, BLOCK),)](
             rewards, values, starts, last_value, last_start, advantages, returns, self.gamma, self.decay, environments,
             STEPS=steps, BLOCK=BLOCK,
-        )  # fmt: skip
+        )
         return advantages, returns

@@ -18,7 +18,7 @@ def compose(decay, sum, own_decay, own_sum):
 def kernel(
     rewards, values, final_values, terminated, truncated, last_value, advantages, targets, gamma, decay,
     STEPS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+):
     row = tl.program_id(0).to(tl.int64)
     offset = row * STEPS
     end = tl.load(last_value + row)
@@ -55,5 +55,5 @@ class ModelNew(nn.Module):
         kernel[(rows,)](
             rewards, values, final_values, terminated, truncated, last_value, advantages, targets,
             self.gamma, self.decay, STEPS=steps, BLOCK=triton.next_power_of_2(min(steps, BLOCK)),
-        )  # fmt: skip
+        )
         return advantages, targets

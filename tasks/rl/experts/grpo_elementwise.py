@@ -12,7 +12,7 @@ BLOCK = 1024
 def by_sequence(
     logp, old_logp, ref_logp, advantage, lengths, gradient, sums, clips, low, high, beta, sequences,
     LENGTH: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
+):
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, LANES)
     tokens = tl.maximum(tl.sum(tl.load(lengths + lane, mask=lane < sequences, other=0), 0), 1).to(tl.float32)
@@ -66,6 +66,6 @@ class ModelNew(nn.Module):
         by_sequence[(rows,)](
             logp, old_logp, ref_logp, advantage, lengths, gradient, sums, clips, *self.constants, rows,
             LENGTH=length, BLOCK=min(BLOCK, triton.next_power_of_2(length)), LANES=lanes,
-        )  # fmt: skip
+        )
         together[(1,)](sums, clips, lengths, losses, share, rows, LENGTH=length, LANES=lanes)
         return losses, gradient, share

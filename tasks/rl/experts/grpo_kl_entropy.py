@@ -34,7 +34,7 @@ def scan_row(logits, scale, VOCAB: tl.constexpr, BLOCK: tl.constexpr):
 def kernel(
     logits, ids, old_logp, ref_logp, advantage, weight, loss, gradient, low, high, beta, bonus,
     VOCAB: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+):
     row = tl.program_id(0).to(tl.int64)
     logits += row * VOCAB
     gradient += row * VOCAB

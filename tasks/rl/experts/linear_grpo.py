@@ -14,7 +14,7 @@ ROWS, TOKENS, PART, SHARES = 64, 128, 64, 16  # of a tile: rows, tokens, summed 
 def logits_of(
     hidden, head, row, token, rows, VOCAB: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, TOKENS: tl.constexpr, PART: tl.constexpr,
-):  # fmt: skip
+):
     """A tile of logits, to base 2. A bfloat16 number is a TF32 number too: products are exact, their sums float32."""
     result = tl.zeros((ROWS, TOKENS), tl.float32)
     for start in range(0, WIDTH, PART):
@@ -25,7 +25,7 @@ def logits_of(
         w = tl.load(
             head + token[:, None].to(tl.int64) * WIDTH + at[None, :],
             mask=(token < VOCAB)[:, None] & (at < WIDTH)[None, :], other=0.0,
-        )  # fmt: skip
+        )
         result = tl.dot(x.to(tl.float32), tl.trans(w.to(tl.float32)), result, input_precision="tf32")
     return result * LOG2E
 
@@ -34,7 +34,7 @@ def logits_of(
 def partial_sums(
     hidden, head, tops, sums, rows, VOCAB: tl.constexpr, WIDTH: tl.constexpr, SHARE: tl.constexpr,
     ROWS: tl.constexpr, TOKENS: tl.constexpr, PART: tl.constexpr,
-):  # fmt: skip
+):
     """Greatest logit and sum of exponentials of a share of the vocabulary."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     top, total = tl.full((ROWS,), -1e30, tl.float32), tl.zeros((ROWS,), tl.float32)
@@ -69,7 +69,7 @@ def logp_of(
 def make_loss(
     hidden, head, ids, old_logp, advantage, weight, tops, sums, loss, slopes, lses, low, high,
     WIDTH: tl.constexpr, LANES: tl.constexpr, SHARES: tl.constexpr,
-):  # fmt: skip
+):
     row = tl.program_id(0).to(tl.int64)
     logp, lse = logp_of(hidden, head, tl.load(ids + row), tops, sums, row, WIDTH, LANES, SHARES)
     apart = logp - tl.load(old_logp + row)
@@ -85,7 +85,7 @@ def make_loss(
 def make_gradient(
     hidden, head, ids, slopes, lses, gradient, rows, VOCAB: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, TOKENS: tl.constexpr, PART: tl.constexpr,
-):  # fmt: skip
+):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     token = tl.program_id(1) * TOKENS + tl.arange(0, TOKENS)
     inside = row < rows
@@ -110,7 +110,7 @@ def multiply(
         one = tl.load(
             left + row[:, None] * left_row + at[None, :] * left_column,
             mask=(row < m)[:, None] & (at < k)[None, :], other=0.0,
-        )  # fmt: skip
+        )
         two = tl.load(
             right + at[:, None] * n + column[None, :], mask=(at < k)[:, None] & (column < n)[None, :], other=0.0
         )
@@ -142,7 +142,7 @@ class ModelNew(nn.Module):
         make_loss[(rows,)](
             hidden, head, ids, old_logp, advantage, weight, tops, sums, loss, slopes, lses, *self.bounds,
             WIDTH=width, LANES=lanes, SHARES=SHARES,
-        )  # fmt: skip
+        )
         make_gradient[(blocks, triton.cdiv(vocab, TOKENS))](
             hidden, head, ids, slopes, lses, gradient, rows, **sizes
         )

@@ -14,7 +14,7 @@ ROWS, TOKENS, PART, SHARES = 64, 128, 64, 16  # of a tile: rows, tokens, summed 
 def logits_of(
     hidden, head, row, token, rows, VOCAB: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, TOKENS: tl.constexpr, PART: tl.constexpr,
-):  # fmt: skip
+):
     """A tile of logits, to base 2. A bfloat16 number is a TF32 number too: products are exact, their sums float32."""
     result = tl.zeros((ROWS, TOKENS), tl.float32)
     for start in range(0, WIDTH, PART):
@@ -25,7 +25,7 @@ def logits_of(
         w = tl.load(
             head + token[:, None].to(tl.int64) * WIDTH + at[None, :],
             mask=(token < VOCAB)[:, None] & (at < WIDTH)[None, :], other=0.0,
-        )  # fmt: skip
+        )
         result = tl.dot(x.to(tl.float32), tl.trans(w.to(tl.float32)), result, input_precision="tf32")
     return result * LOG2E
 
@@ -34,7 +34,7 @@ def logits_of(
 def partial_sums(
     hidden, head, tops, sums, rows, VOCAB: tl.constexpr, WIDTH: tl.constexpr, SHARE: tl.constexpr,
     ROWS: tl.constexpr, TOKENS: tl.constexpr, PART: tl.constexpr,
-):  # fmt: skip
+):
     """Greatest logit and sum of exponentials of a share of the vocabulary."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     top, total = tl.full((ROWS,), -1e30, tl.float32), tl.zeros((ROWS,), tl.float32)

@@ -46,7 +46,7 @@ def square_row(
 def whiten_row(
     values, mask, counts, sums, squares, out, rows,
     EPS: tl.constexpr, LENGTH: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
+):
     row = tl.program_id(0).to(tl.int64)
     count = added_up(counts, rows, LANES)
     mean = added_up(sums, rows, LANES) / count

@@ -30,7 +30,7 @@ def scan_row(logits, scale, VOCAB: tl.constexpr, BLOCK: tl.constexpr):
 def kernel(
     logits, ids, temperature, old_logp, advantage, weight, loss, logp, gradient, low, high, dual,
     VOCAB: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+):
     row = tl.program_id(0).to(tl.int64)
     logits += row * VOCAB
     gradient += row * VOCAB

@@ -25,7 +25,7 @@ def running(sums, chunks, LANES: tl.constexpr):
 def draw(
     priorities, numbers, beta, sums, indices, weights, items, draws, chunks,
     CHUNK: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
+):
     number = tl.program_id(0).to(tl.int64)
     total = tl.load(sums + chunks - 1)
     aim = (number * 65536 + tl.load(numbers + number)) * total // (draws.to(tl.int64) * 65536)

@@ -13,7 +13,7 @@ def make_values(
     states, dictionary, scales, alpha, kernel, values, rows,
     WIDTH: tl.constexpr, ATOMS: tl.constexpr, ACTIONS: tl.constexpr,
     ROWS: tl.constexpr, PART: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
+):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     feature, action = tl.arange(0, WIDTH), tl.arange(0, LANES)
     inside, scale = row < rows, tl.load(scales + feature)[None, :]
@@ -30,7 +30,7 @@ def make_values(
         weight = tl.load(
             alpha + atom[:, None] * ACTIONS + action[None, :],
             mask=there[:, None] & (action < ACTIONS)[None, :], other=0.0,
-        )  # fmt: skip
+        )
         result = tl.dot(k, weight, result, input_precision="ieee")
     shown = inside[:, None] & (action < ACTIONS)[None, :]
     tl.store(values + row[:, None] * ACTIONS + action[None, :], result, mask=shown)
@@ -52,7 +52,7 @@ def make_variance(
             p = tl.load(
                 precision + i[:, None] * ATOMS + j[None, :],
                 mask=(i < ATOMS)[:, None] & (j < ATOMS)[None, :], other=0.0,
-            )  # fmt: skip
+            )
             product = tl.dot(k, p, product, input_precision="ieee")
         own = tl.load(kernel + row[:, None] * ATOMS + j[None, :], mask=inside & (j < ATOMS)[None, :], other=0.0)
         total += tl.sum(product * own, 1)
@@ -71,6 +71,6 @@ class ModelNew(nn.Module):
         make_values[grid](
             states, dictionary, scales, alpha, kernel, values, rows, WIDTH=width, ACTIONS=actions,
             LANES=max(16, triton.next_power_of_2(actions)), **sizes,
-        )  # fmt: skip
+        )
         make_variance[grid](kernel, precision, variance, rows, **sizes)
         return values, variance

@@ -18,7 +18,7 @@ def compose(decay, sum, own_decay, own_sum):
 def kernel(
     action_values, state_values, rewards, behaviour_logp, target_logp, done, last_value, targets, gamma, lam,
     STEPS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+):
     row = tl.program_id(0).to(tl.int64)
     offset = row * STEPS
     end = tl.load(last_value + row)

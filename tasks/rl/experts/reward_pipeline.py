@@ -18,7 +18,7 @@ def added_up(parts, programs, LANES: tl.constexpr):
 def make_returns(
     time, eager, compiled, correct, lengths, returns, counts, sums, rest, bonus, cap, gamma, episodes,
     TURNS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+):
     episode = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     length = tl.load(lengths + episode, mask=episode < episodes, other=0)
     ahead, total = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
@@ -43,7 +43,7 @@ def make_returns(
 def square(
     returns, lengths, counts, sums, squares, episodes, programs,
     TURNS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
+):
     mean = added_up(sums, programs, LANES) / tl.maximum(added_up(counts, programs, LANES), 1.0)
     episode = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     length = tl.load(lengths + episode, mask=episode < episodes, other=0)
@@ -58,7 +58,7 @@ def square(
 def normalise(
     returns, lengths, counts, sums, squares, out, episodes, programs,
     EPS: tl.constexpr, TURNS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
+):
     count = tl.maximum(added_up(counts, programs, LANES), 1.0)
     mean = added_up(sums, programs, LANES) / count
     factor = 1.0 / (tl.sqrt(added_up(squares, programs, LANES) / count) + EPS)

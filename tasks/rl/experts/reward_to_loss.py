@@ -1,4 +1,4 @@
-"""Four launches: returns by a scan of each row, squares, loss and gradient; what rows add up to is summed anew."""
+"""Three launches: returns by a scan of each row, squares, loss and gradient; what rows add up to is summed anew."""
 
 import torch
 import torch.nn as nn
@@ -24,7 +24,7 @@ def added_up(parts, rows, LANES: tl.constexpr):
 def scan_row(
     scores, old_logp, ref_logp, values, lengths, traces, returns, sums, beta, gamma, decay,
     LENGTH: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+):
     row = tl.program_id(0).to(tl.int64)
     offset, length, score = row * LENGTH, tl.load(lengths + row), tl.load(scores + row)
     carry, total = 0.0, tl.zeros((BLOCK,), tl.float32)
@@ -64,7 +64,7 @@ def square_row(
 def loss_row(
     logp, old_logp, traces, lengths, sums, squares, losses, gradient, advantages, clip, rows,
     EPS: tl.constexpr, LENGTH: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
+):
     row = tl.program_id(0).to(tl.int64)
     count, length = added_up(lengths, rows, LANES), tl.load(lengths + row)
     mean = added_up(sums, rows, LANES) / count
@@ -83,11 +83,6 @@ def loss_row(
     tl.store(losses + row, -tl.sum(total, 0) / count)
 
 
-@triton.jit
-def add_losses(losses, loss, rows, LANES: tl.constexpr):
-    tl.store(loss, added_up(losses, rows, LANES))
-
-
 class ModelNew(nn.Module):
     def __init__(self, beta, gamma, lam, clip):
         super().__init__()
@@ -100,7 +95,6 @@ class ModelNew(nn.Module):
         lanes = {"LANES": triton.next_power_of_2(rows)}
         traces, returns, advantages, gradient = (torch.empty_like(logp) for _ in range(4))
         sums, squares, losses = torch.empty((3, rows), device=logp.device, dtype=logp.dtype).unbind()
-        loss = torch.empty((), device=logp.device, dtype=logp.dtype)
         scan_row[(rows,)](
             scores, old_logp, ref_logp, values, lengths, traces, returns, sums, *self.rates, **sizes
         )
@@ -108,6 +102,5 @@ class ModelNew(nn.Module):
         loss_row[(rows,)](
             logp, old_logp, traces, lengths, sums, squares, losses, gradient, advantages, self.clip, rows,
             EPS=1e-8, **sizes, **lanes,
-        )  # fmt: skip
-        add_losses[(1,)](losses, loss, rows, **lanes)
-        return loss, gradient, advantages, returns
+        )
+        return losses, gradient, advantages, returns

@@ -12,7 +12,7 @@ GROUPS = 8  # in a program
 def kernel(
     scores, lengths, rloo, trloo, gamma, groups, SAMPLES: tl.constexpr, TURNS: tl.constexpr,
     GROUPS: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
+):
     group = tl.program_id(0) * GROUPS + tl.arange(0, GROUPS)[:, None]
     lane = tl.arange(0, LANES)[None, :]
     inside = (group < groups) & (lane < SAMPLES)
@@ -47,5 +47,5 @@ class ModelNew(nn.Module):
         kernel[(triton.cdiv(groups, GROUPS),)](
             scores, lengths, rloo, trloo, self.gamma, groups, SAMPLES=samples, TURNS=turns, GROUPS=GROUPS,
             LANES=triton.next_power_of_2(samples),
-        )  # fmt: skip
+        )
         return rloo, trloo

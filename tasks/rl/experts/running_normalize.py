@@ -20,7 +20,7 @@ def added_up(parts, column, width, CHUNKS: tl.constexpr, COLUMNS: tl.constexpr):
 def sums_of(
     x, about, squared: tl.constexpr, column, batch, width,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
+):
     total = tl.zeros((TILE, COLUMNS), tl.float32)
     for start in range(0, ROWS, TILE):
         row = tl.program_id(1) * ROWS + start + tl.arange(0, TILE)
@@ -44,7 +44,7 @@ def add(x, sums, batch, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr, TILE: 
 def square(
     x, sums, squares, batch, width,
     CHUNKS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
+):
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     mean = added_up(sums, column, width, CHUNKS, COLUMNS) / batch
     total = sums_of(x, mean, True, column, batch, width, ROWS, COLUMNS, TILE)
@@ -55,7 +55,7 @@ def square(
 def normalise(
     x, mean, variance, count, sums, squares, out, new_mean, new_variance, clip, batch, width,
     EPS: tl.constexpr, CHUNKS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
+):
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < width
     old, seen = tl.load(mean + column, mask=inside, other=0.0), tl.load(count)
@@ -94,5 +94,5 @@ class ModelNew(nn.Module):
         normalise[grid](
             x, mean, variance, count, sums, squares, out, new_mean, new_variance, self.clip, batch, width,
             EPS=1e-8, CHUNKS=grid[1], **sizes,
-        )  # fmt: skip
+        )
         return out, new_mean, new_variance

@@ -22,7 +22,7 @@ def count_row(mask, counts, LENGTH: tl.constexpr, BLOCK: tl.constexpr):
 def by_row(
     values, old_values, returns, mask, counts, gradient, sums, clips, clip, rows,
     LENGTH: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
+):
     row, lane = tl.program_id(0).to(tl.int64), tl.arange(0, LANES)
     tokens = tl.maximum(tl.sum(tl.load(counts + lane, mask=lane < rows, other=0.0), 0), 1.0)
     total, cut = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)

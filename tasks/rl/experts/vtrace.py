@@ -18,7 +18,7 @@ def compose(decay, sum, own_decay, own_sum):
 def scan(
     behaviour_logp, target_logp, rewards, values, done, last_value, vs, gamma, rho_most, c_most,
     STEPS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+):
     row = tl.program_id(0).to(tl.int64)
     offset = row * STEPS
     end = tl.load(last_value + row)
@@ -46,7 +46,7 @@ def scan(
 def advance(
     behaviour_logp, target_logp, rewards, values, done, last_value, vs, advantages, gamma, rho_most, total,
     STEPS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = at < total
     last = at % STEPS == STEPS - 1

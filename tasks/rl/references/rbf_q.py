@@ -27,7 +27,8 @@ def get_inputs():
     dictionary = torch.randn(ATOMS, WIDTH)
     states = torch.randn(ROWS, WIDTH)
     on, far = torch.randperm(ROWS)[:2].split(1)
-    states[on], states[far] = dictionary[torch.randint(ATOMS, (1,))], 40.0  # a state of the dictionary, one from nowhere
+    # A state of the dictionary, and one from nowhere.
+    states[on], states[far] = dictionary[torch.randint(ATOMS, (1,))], 40.0
     near = (dictionary[:, None] - dictionary).div(scales).square().sum(dim=-1)
     gram = torch.exp(-0.5 * near).double() + 0.1 * torch.eye(ATOMS, dtype=torch.float64)
     precision = torch.linalg.inv(gram)

@@ -1,15 +1,16 @@
 """The whole chain of PPO for language models: scores, KL penalty, advantages, whitening, clipped loss and its gradient.
 
-scores (SEQUENCES,), logp, old_logp, ref_logp and values (SEQUENCES, LENGTH), lengths (SEQUENCES,) int64 to: loss (),
-gradient for logp, whitened advantages and returns (SEQUENCES, LENGTH).
+scores (SEQUENCES,), logp, old_logp, ref_logp and values (SEQUENCES, LENGTH), lengths (SEQUENCES,) int64 to: each
+sequence's share of the loss (SEQUENCES,), gradient for logp, whitened advantages and returns (SEQUENCES, LENGTH).
 
 Conventions:
 - reward of a token: -BETA * (old_logp - ref_logp), and the sequence's score on top at its last token;
 - A_t = delta_t + GAMMA LAMBDA A_(t+1) with delta_t = r_t + GAMMA V_(t+1) - V_t; the value after the last token is 0;
 - returns are A + V, of the advantages before they are whitened;
 - whitened over all valid tokens: (A - mean) / sqrt(var + EPS), the sum of squares divided by n - 1;
-- loss = mean over all valid tokens of -min(A r, A clip(r, 1 - CLIP, 1 + CLIP)) with r = exp(logp - old_logp), the
-  whitened advantage being a constant; at equal branches the gradient is the unclipped one's;
+- the loss is the mean over all valid tokens of the batch, which is the sum of the sequences' shares, of
+  -min(A r, A clip(r, 1 - CLIP, 1 + CLIP)) with r = exp(logp - old_logp), the whitened advantage being a constant; at
+  equal branches the gradient is the unclipped one's;
 - valid are the first `lengths` tokens of a sequence, which may be none; all results are exactly 0 beyond them.
 """
 
@@ -49,8 +50,8 @@ class Model(nn.Module):
             leaf = logp.detach().requires_grad_()
             ratio = (leaf - old_logp).exp()
             plain, clipped = advantages * ratio, advantages * ratio.clamp(1.0 - self.clip, 1.0 + self.clip)
-            loss = -torch.where(valid, torch.where(plain <= clipped, plain, clipped), 0.0).sum() / count
-            (gradient,) = torch.autograd.grad(loss, leaf)
+            loss = -torch.where(valid, torch.where(plain <= clipped, plain, clipped), 0.0).sum(dim=1) / count
+            (gradient,) = torch.autograd.grad(loss.sum(), leaf)
         return loss.detach(), gradient, advantages, returns
 
 
