@@ -21,6 +21,7 @@ from kernelgym_env.evaluation.correctness import Verdict, compare_all
 from kernelgym_env.evaluation.evidence import Evidence
 from kernelgym_env.evaluation.feedback import explain, without_values
 from kernelgym_env.evaluation.protocols import Protocol
+from kernelgym_env.evaluation.quiet import Quiet
 from kernelgym_env.evaluation.reference import Case, Reference
 from kernelgym_env.evaluation.result import Finding, Status
 from kernelgym_env.evaluation.scratch import write_text
@@ -126,6 +127,7 @@ class Judging:
         self.retest: dict[str, Any] = {}
         self.neighbours: dict[str, Any] = {}
         self.baseline_problems: dict[str, str] = {}
+        self.quiet = Quiet(device)
         self.workers: list[Worker] = []
         self.buffers: dict[str, Buffer] = {}
         self.candidate: Worker | None = None
@@ -143,6 +145,8 @@ class Judging:
         """
         compiles = may_compile(self.submission.source)
         folder = self._prebuild(weight_seed) if compiles and self.device != "cpu" else None
+        with self.stages.time("queue"):
+            self.quiet.enter()
         worker = self._fork(folder)
         self.candidate = worker
         worker.post(self._load(worker.folder, self.submission.source, ENTRY, weight_seed, init))
@@ -356,6 +360,7 @@ class Judging:
     def close(self) -> None:
         """End all processes and free the shared memory."""
         self.drop_buffers()
+        self.quiet.leave()
         for worker in self.workers:
             worker.close()
 

@@ -1,4 +1,4 @@
-"""One user of a device at a time, across all processes of this user on the machine.
+"""One user of a device at a time, or several that share it, across all processes of this user on the machine.
 
 Whoever wants a device takes its gate first, and keeps it until the device is free. So a process that has just given the
 device back and wants it again comes after the one that was waiting, and nobody waits for ever. The kernel takes both
@@ -54,14 +54,17 @@ class Turn:
     Args:
         device: e.g. ``"cpu"``, or ``"cuda:0"`` as this process sees it.
         what: what it is held for, told to those who wait too long.
+        lock: name of the lock, where a device has several.
+        shared: whether others that share it may hold it at the same time.
     """
 
-    def __init__(self, device: str, what: str = "timing") -> None:
+    def __init__(self, device: str, what: str = "timing", *, lock: str = "", shared: bool = False) -> None:
         folder = settings.runtime_dir() / "locks"
         folder.mkdir(mode=0o700, exist_ok=True)
-        stem = machine_name(device).replace(":", "-")
+        stem = machine_name(device).replace(":", "-") + (f".{lock}" if lock else "")
         self.device = device
         self._what = what
+        self._shared = shared
         self._path, self._gate_path = folder / f"{stem}.lock", folder / f"{stem}.gate"
         self._held = -1
         self._gate = -1
@@ -78,7 +81,7 @@ class Turn:
         try:
             self._wait(self._gate, deadline, timeout_s)
             self._held = _open(self._path)
-            self._wait(self._held, deadline, timeout_s)
+            self._wait(self._held, deadline, timeout_s, shared=self._shared)
             os.ftruncate(self._held, 0)
             os.pwrite(self._held, f"process {os.getpid()} ({self._what})".encode(), 0)
         except BaseException:
@@ -86,8 +89,8 @@ class Turn:
             raise
         _release(self._gate)
 
-    def _wait(self, fd: int, deadline: float, timeout_s: float) -> None:
-        while not _try(fd):
+    def _wait(self, fd: int, deadline: float, timeout_s: float, *, shared: bool = False) -> None:
+        while not _try(fd, shared=shared):
             if time.monotonic() >= deadline:
                 raise TimeoutError(f"Device {self.device} was not free for {timeout_s:g} s{self._holder()}.")
             time.sleep(_POLL_S)
@@ -138,9 +141,9 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def _try(fd: int) -> bool:
+def _try(fd: int, *, shared: bool = False) -> bool:
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN):
             raise

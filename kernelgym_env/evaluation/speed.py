@@ -23,7 +23,6 @@ from kernelgym_env.evaluation.checking import send_weights
 from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.feedback import without_values
 from kernelgym_env.evaluation.judging import Judging, Outcome
-from kernelgym_env.evaluation.locks import device_lock
 from kernelgym_env.evaluation.measure import Side, measure
 from kernelgym_env.evaluation.neighbours import compare, look
 from kernelgym_env.evaluation.outside import DISAGREE, outside_us, overstated
@@ -31,7 +30,7 @@ from kernelgym_env.evaluation.reference import Case, Reference, TaskError
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.statistics import timing
 from kernelgym_env.evaluation.timing_rules import reported, timing_rule
-from kernelgym_env.evaluation.workers import Worker, WorkerEnded
+from kernelgym_env.evaluation.workers import Worker, WorkerEnded, judges
 
 __all__ = ["measure_way", "time_both"]
 
@@ -40,7 +39,6 @@ _CHECKING_SHARE = 0.25
 _PLACES = 4
 _MOVED_BYTES = 1 << 30
 _PROBLEM_CHARS = 500
-_LONGEST_WAIT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     mine = Side(candidate, {**way.command, "out": reference.out_tree}, inputs.for_candidate, moved)
     theirs = _Twin(twin, way.command, inputs.for_twin(twin), moved, partial(processes.halted, candidate.pid))
     start = time.perf_counter()
-    with device_lock(judging.device, timeout_s=_LONGEST_WAIT_S):
+    with judging.quiet.alone():
         waited = time.perf_counter() - start
         judging.stages.current = "timing"
         single = reference.mutates
@@ -134,13 +132,18 @@ def _looked_at(judging: Judging, workers: Sequence[Worker]) -> Iterator[None]:
         yield
         return
     uuid = str(torch.cuda.get_device_properties(judging.device).uuid)
-    own = {os.getpid(), *(pid for worker in workers for pid in (worker.pid, *processes.descendants(worker.pid)))}
-    before = look(uuid, own)
+    before = look(uuid, _ours(workers))
     yield
-    both = compare(before, look(uuid, own, since_us=before.taken_us))
+    both = compare(before, look(uuid, _ours(workers), since_us=before.taken_us))
     judging.neighbours = both.to_dict()
     if both.worthless:
         raise RuntimeError(both.worthless)
+
+
+def _ours(workers: Sequence[Worker]) -> set[int]:
+    """Processes that are no neighbours: this judge's, and other judges', which keep quiet while one times."""
+    own = {os.getpid(), *(worker.pid for worker in workers), *judges()}
+    return own | {pid for one in own for pid in processes.descendants(one)}
 
 
 def measure_way(
@@ -174,7 +177,7 @@ def measure_way(
             _ready(judging, worker, contents, reference, protocol.deadlines.import_s)
             # it compiles, or records, at its first call
             judging.command(worker, {"op": "batch", "calls": 1, "wait": 0}, protocol.deadlines.build_s)
-            with device_lock(judging.device, timeout_s=_LONGEST_WAIT_S):
+            with judging.quiet.alone():
                 single = reference.mutates
                 result = measure(ours, theirs, protocol, rng, single=single, each=way.each, between=lambda: None)
         except RuntimeError as problem:

@@ -32,7 +32,7 @@ from kernelgym_env.evaluation.sandbox.readable import private_places
 from kernelgym_env.evaluation.sandbox.warden import Cell, SandboxError, Warden
 from kernelgym_env.limits import clip
 
-__all__ = ["Worker", "WorkerEnded", "WorkerLost", "Zygote", "ZygoteError"]
+__all__ = ["Worker", "WorkerEnded", "WorkerLost", "Zygote", "ZygoteError", "judges"]
 
 _KEPT_OUTPUT = 16_384
 _KILL_S = 1.0
@@ -89,7 +89,7 @@ class Zygote:
     def __init__(self, kind: str, environ: Mapping[str, str], sandbox: SandboxOptions | None = None) -> None:
         self._jobs = 0
         self._lock = threading.Lock()
-        _sweep(settings.runtime_dir())
+        _sweep()
         self.folder = Path(tempfile.mkdtemp(prefix=f"judge-{os.getpid()}-", dir=settings.runtime_dir()))
         self.warden = Warden(sandbox or SandboxOptions(), kind, self.folder)
         ours, theirs = socket.socketpair()
@@ -245,11 +245,20 @@ def remove_tree(folder: Path) -> None:
         subprocess.run(["rm", "-rf", "--", str(folder)], check=False, stderr=subprocess.DEVNULL)
 
 
-def _sweep(runtime: Path) -> None:
+def judges() -> list[int]:
+    """Process ids of this user's judges on this machine."""
+    return [pid for pid, _ in _judge_folders() if Path("/proc", str(pid)).exists()]
+
+
+def _judge_folders() -> list[tuple[int, Path]]:
+    named = ((folder.name.split("-")[1], folder) for folder in settings.runtime_dir().glob("judge-*-*"))
+    return [(int(pid), folder) for pid, folder in named if pid.isdigit()]
+
+
+def _sweep() -> None:
     """Remove the folders of judges that died without cleaning up."""
-    for folder in runtime.glob("judge-*-*"):
-        pid = folder.name.split("-")[1]
-        if pid.isdigit() and not Path("/proc", pid).exists():
+    for pid, folder in _judge_folders():
+        if not Path("/proc", str(pid)).exists():
             remove_tree(folder)
 
 

@@ -1,4 +1,4 @@
-"""The embedded default: one judge process per device of this machine, started when first needed.
+"""The embedded default: judge processes on each device of this machine, started when first needed.
 
 - `LocalPool` -- the pool.
 """
@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,6 +32,7 @@ __all__ = ["LocalPool"]
 
 _RETRIES = 2
 _SLACK_S = 120.0
+_MOST_JUDGES = 64
 _log = logging.getLogger(__name__)
 
 
@@ -54,6 +55,8 @@ class LocalPool:
             `fault` where a guarantee is missing, and no submission runs.
         memory_gib: host memory that a submission may use, in GiB; None for three quarters of what there is.
         cores: CPU cores that the processes of an evaluation share; None for all.
+        judges: judges on each device, which build and check side by side and time one at a time. One is enough for a
+            loop that waits for each answer. Each takes some hundred MiB of a GPU and a GiB of the host.
 
     Raises:
         InvalidOptionError: for a number outside its range, and where the system is not Linux.
@@ -70,12 +73,16 @@ class LocalPool:
         sandbox: str = "best_effort",
         memory_gib: float | None = None,
         cores: int | None = None,
+        judges: int = 1,
     ) -> None:
         if sys.platform != "linux":
             raise InvalidOptionError(f"Pool 'local' needs Linux, this is {sys.platform}; pool='fake' works everywhere.")
         if threads < 0:
             raise InvalidOptionError(f"threads must be 0 (torch's default) or more, got {threads}.")
+        if isinstance(judges, bool) or not isinstance(judges, int) or not 1 <= judges <= _MOST_JUDGES:
+            raise InvalidOptionError(f"judges must be an integer from 1 to {_MOST_JUDGES}, got {judges!r}.")
         self.secret = secrets.token_bytes(32)
+        self._per_device = judges
         self._threads = threads
         self._sandbox = SandboxOptions(sandbox, memory_gib, cores)
         self._condition = threading.Condition()
@@ -117,9 +124,11 @@ class LocalPool:
         return future
 
     def _lanes_for(self, device: str) -> list[str]:
+        """Names of the judges that may take a job for a device: the device's, with a number for all but the first."""
+        names = [device]
         if device == "cuda":
-            return [f"cuda:{index}" for index in range(len(devices.cuda_device_names()))]
-        return [device]
+            names = [f"cuda:{index}" for index in range(len(devices.cuda_device_names()))]
+        return [f"{name}/{number}" if number else name for number in range(self._per_device) for name in names]
 
     def _take(self, lane: str) -> _Job | None:
         """The next job for a lane; None when the pool closes."""
@@ -128,7 +137,8 @@ class LocalPool:
                 if self._closed:
                     return None
                 if not self._paused:
-                    fitting = [job for job in self._jobs if job.device == lane or lane.startswith(f"{job.device}:")]
+                    device = _device_of(lane)
+                    fitting = [job for job in self._jobs if device == job.device or device.startswith(f"{job.device}:")]
                     if fitting:
                         job = min(fitting)
                         self._jobs.remove(job)
@@ -187,7 +197,7 @@ class LocalPool:
             task_hash=submission.task.hash,
             source_hash=submission.source_hash,
             protocol=get_protocol(submission.protocol).name,
-            device=lane,
+            device=_device_of(lane),
             fault=fault[-4000:],
         )
 
@@ -195,12 +205,12 @@ class LocalPool:
         with self._condition:
             judge = self._judges.get(lane)
         if judge is None:
-            environ = {}
-            if lane.startswith("cuda:"):
-                index = int(lane.partition(":")[2])
+            environ, device = {}, _device_of(lane)
+            if device.startswith("cuda:"):
+                index = int(device.partition(":")[2])
                 visible = settings.visible_devices()
                 environ["CUDA_VISIBLE_DEVICES"] = visible[index] if visible is not None else str(index)
-            judge = JudgeProcess(lane, self._threads, environ, self._sandbox)
+            judge = JudgeProcess(device, self._threads, environ, self._sandbox)
             with self._condition:
                 if self._closed:
                     judge.close()
@@ -211,8 +221,9 @@ class LocalPool:
 
     def warm(self, device: str = "auto") -> None:
         """Start the judges of a device now instead of at the first submission, and wait until they are ready."""
-        for lane in self._lanes_for(devices.resolve_device(device)):
-            self._judge(lane)
+        lanes = self._lanes_for(devices.resolve_device(device))
+        with ThreadPoolExecutor(len(lanes)) as threads:
+            list(threads.map(self._judge, lanes))
 
     def pause(self) -> None:
         """Start no further evaluation until `resume`."""
@@ -226,7 +237,9 @@ class LocalPool:
             self._condition.notify_all()
 
     def stats(self) -> dict[str, Any]:
-        """Counters: ``waiting``, ``judges`` (process ids by device), and evaluations by status under ``ended``."""
+        """Counters: ``waiting``, ``judges`` (process ids by device, with a number behind it for all but the first),
+        ``judge_restarts``, ``paused``, and evaluations by status under ``ended``.
+        """
         with self._condition:
             counts = dict(self._counts)
             return {
@@ -252,6 +265,11 @@ class LocalPool:
         for thread in self._lanes.values():
             if thread is not threading.current_thread():
                 thread.join(timeout=10)
+
+
+def _device_of(lane: str) -> str:
+    """The device of a judge by the judge's name."""
+    return lane.partition("/")[0]
 
 
 def _format_evaluation(submission: Submission, device: str, problem: str, seconds: float) -> Evaluation:

@@ -1,0 +1,106 @@
+"""Judges side by side: checks together, times alone. With real processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from programs import QUICK, RIGHT, TASK
+
+from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.evaluation.quiet import Quiet
+from kernelgym_env.evaluation.result import Status
+from kernelgym_env.evaluation.submission import Submission
+from kernelgym_env.pools.local import LocalPool
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CHECKS = """
+import os, sys, time
+from kernelgym_env.evaluation.quiet import Quiet
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+def note(what):
+    os.write(file, f"{time.monotonic()} {os.getpid()} {what}\\n".encode())
+quiet = Quiet("cpu")
+for _ in range(int(sys.argv[2])):
+    quiet.enter()
+    note("check")
+    time.sleep(0.03)
+    note("waits")
+    with quiet.alone():
+        note("time")
+        time.sleep(0.02)
+        note("timed")
+    note("check")
+    time.sleep(0.01)
+    note("waits")
+    quiet.leave()
+"""
+
+
+@pytest.fixture
+def runtime(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNELGYM_RUNTIME_DIR", str(tmp_path / "run"))
+    return tmp_path
+
+
+def test_times_are_taken_while_nobody_checks(runtime):
+    log, rounds = runtime / "log", 8
+    started = [subprocess.Popen([sys.executable, "-c", CHECKS, str(log), str(rounds)], cwd=ROOT) for _ in range(3)]
+    assert [process.wait(timeout=60) for process in started] == [0, 0, 0]
+    events = sorted(line.split() for line in log.read_text().splitlines())
+    assert len(events) == 3 * rounds * 6
+    checking, timing, most = set(), None, 0
+    for _, pid, what in sorted(events, key=lambda event: float(event[0])):
+        if what == "check":
+            assert timing is None
+            checking.add(pid)
+        elif what == "waits":
+            checking.discard(pid)
+        elif what == "time":
+            assert (checking, timing) == (set(), None)
+            timing = pid
+        else:
+            timing = None
+        most = max(most, len(checking))
+    assert most > 1  # and checks side by side
+
+
+def test_one_who_waits_keeps_newcomers_out(runtime):
+    first, second = Quiet("cpu"), Quiet("cpu")
+    first.enter()
+    code = CHECKS.replace("quiet.enter()", "pass").replace("time.sleep(0.03)", "note('wants')")
+    waits = subprocess.Popen([sys.executable, "-c", code, str(runtime / "log"), "1"], cwd=ROOT)
+    while not (runtime / "log").exists() or "wants" not in (runtime / "log").read_text():
+        time.sleep(0.01)
+    time.sleep(0.2)
+    begun = time.monotonic()
+    first.leave()
+    second.enter()
+    assert waits.wait(timeout=30) == 0
+    events = {line.split()[2]: float(line.split()[0]) for line in (runtime / "log").read_text().splitlines()}
+    assert begun < events["time"] < events["timed"] < time.monotonic()
+    second.leave()
+
+
+def test_several_judges_agree_with_one():
+    wrong = RIGHT.replace("0.5", "0.6")
+    pool = LocalPool(threads=1, judges=2)
+    try:
+        sources = [RIGHT, wrong, RIGHT, wrong]
+        futures = [pool.submit(Submission(TASK, source, device="cpu", protocol=QUICK)) for source in sources]
+        found = [future.result(timeout=120) for future in futures]
+        stats = pool.stats()
+    finally:
+        pool.close()
+    assert [one.status for one in found] == [Status.CORRECT, Status.WRONG, Status.CORRECT, Status.WRONG]
+    assert set(stats["judges"]) == {"cpu", "cpu/1"}
+    assert {one.device for one in found} == {"cpu"}
+
+
+@pytest.mark.parametrize("judges", [0, -1, True, 2.0, 65])
+def test_the_number_of_judges_is_checked(judges):
+    with pytest.raises(InvalidOptionError, match="judges must be"):
+        LocalPool(judges=judges)
