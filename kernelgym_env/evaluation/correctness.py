@@ -13,6 +13,7 @@ either case. Integers and booleans must be equal. NaN and infinity must stand wh
 - `Verdict` -- the outcome of a comparison.
 - `compare`, `compare_all` -- outputs against their expectations.
 - `floor_of` -- the part of the allowed error that does not hang on the reference's own.
+- `slope_of` -- how the allowed error grows with the value.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import torch
 
 from kernelgym_env.evaluation.protocols import Protocol
 
-__all__ = ["Expected", "Verdict", "compare", "compare_all", "floor_of"]
+__all__ = ["Expected", "Verdict", "compare", "compare_all", "floor_of", "slope_of"]
 
 _CHUNK = 1 << 26
 _HALF_EPS = 1e-4
@@ -105,6 +106,15 @@ def floor_of(dtype: torch.dtype, protocol: Protocol) -> float:
     """``floor · eps(dtype)``: the allowed error beside the reference's own, on the scale of the output."""
     eps = torch.finfo(dtype).eps
     return (protocol.error_floor_half if eps > _HALF_EPS else protocol.error_floor) * eps
+
+
+def slope_of(dtype: torch.dtype, protocol: Protocol) -> float:
+    """How much more error is allowed for a value that is greater by one; 0 for integers and booleans."""
+    if not dtype.is_floating_point and not dtype.is_complex:
+        return 0.0
+    if protocol.allclose:
+        return protocol.allclose.pair(half=torch.finfo(dtype).eps > _HALF_EPS)[1]
+    return floor_of(dtype, protocol)
 
 
 def compare(output: torch.Tensor, expected: Expected, protocol: Protocol) -> Verdict:

@@ -9,6 +9,7 @@ import copy
 import hashlib
 import hmac
 import itertools
+import math
 import random
 import sys
 import time
@@ -22,12 +23,12 @@ import numpy
 import torch
 
 from kernelgym_env.evaluation.buffers import TreeError, describe, describe_plain, leaves
-from kernelgym_env.evaluation.correctness import Expected, compare
+from kernelgym_env.evaluation.correctness import Expected, compare, slope_of
 from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.weights import tensors_of
 from kernelgym_env.tasks.model import Task
 
-__all__ = ["Case", "Reference", "TaskError", "derive_seed"]
+__all__ = ["Case", "Reference", "TaskError", "best_constant", "derive_seed", "extremes", "null_answers"]
 
 _counter = itertools.count()
 _KEPT_BYTES = 1 << 30
@@ -227,13 +228,15 @@ class Reference:
         given = [value for value in flat(case.inputs) if isinstance(value, torch.Tensor)]
         found = ""
         for wanted in larger:
-            answer = next((name for name, tensor in _null_answers(wanted, given) if self._passes(tensor, wanted)), "")
+            answers = null_answers(wanted, given, self.protocol)
+            answer = next((name for name, tensor in answers if self.passes(tensor, wanted)), "")
             if not answer:
                 return ""
             found = found or answer
         return found
 
-    def _passes(self, answer: torch.Tensor, wanted: Expected) -> bool:
+    def passes(self, answer: torch.Tensor, wanted: Expected) -> bool:
+        """Whether a tensor of the output's shape and dtype would be accepted in its place."""
         step = max(1, answer.numel() // _SAMPLE)
         # one wrong element is enough, and a sample nearly always has one
         samples = ((answer.reshape(-1)[::every], wanted.sample(every)) for every in sorted({step, 1}, reverse=True))
@@ -305,11 +308,13 @@ def _close(one: torch.Tensor, two: torch.Tensor) -> bool:
     return torch.allclose(one.double(), two.double(), rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
-def _null_answers(wanted: Expected, inputs: list[torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
+def null_answers(
+    wanted: Expected, inputs: list[torch.Tensor], protocol: Protocol
+) -> Iterator[tuple[str, torch.Tensor]]:
     """Answers to try in place of an output; a copy of an input is a candidate if it has the output's form."""
     output = wanted.reference
     yield "zeros", torch.zeros_like(output)
-    yield "a constant", _mean_like(output)
+    yield "a constant", _constant_like(wanted, protocol)
     for value in inputs:
         if value.shape == output.shape and value.dtype == output.dtype:
             yield "a copy of an input", value
@@ -321,9 +326,32 @@ def _finite_share(tensor: torch.Tensor) -> float:
     return int(torch.isfinite(tensor).sum()) / tensor.numel()
 
 
-def _mean_like(tensor: torch.Tensor) -> torch.Tensor:
-    mean = (tensor if tensor.is_complex() else tensor.double()).nan_to_num(0.0, 0.0, 0.0).mean()
-    return mean.to(tensor.dtype).expand_as(tensor)
+def _constant_like(wanted: Expected, protocol: Protocol) -> torch.Tensor:
+    tensor = wanted.reference
+    if tensor.is_complex():
+        return tensor.nan_to_num(0.0, 0.0, 0.0).mean().expand_as(tensor)
+    low, high = extremes(tensor)
+    return torch.full((), best_constant(low, high, wanted, protocol), dtype=torch.float64).to(tensor).expand_as(tensor)
+
+
+def extremes(tensor: torch.Tensor) -> tuple[float, float]:
+    """The least and the greatest finite value of a real tensor, ``(0.0, 0.0)`` if it has none."""
+    low, high = (float(value) for value in tensor.reshape(-1).aminmax())
+    if not (math.isfinite(low) and math.isfinite(high)):
+        kept = tensor[torch.isfinite(tensor)]
+        low, high = (float(kept.min()), float(kept.max())) if kept.numel() else (0.0, 0.0)
+    return low, high
+
+
+def best_constant(low: float, high: float, wanted: Expected, protocol: Protocol) -> float:
+    """The number that is accepted for values from `low` to `high` if any number is.
+
+    Both rules of `kernelgym_env.evaluation.correctness` allow an error that grows with the value's size, a + b·|value|.
+    For b < 1, value + a + b·|value| grows with the value and so does value - a - b·|value|: a number fits all values if
+    it fits the least and the greatest, and if any does the middle of what these two allow is one.
+    """
+    slope = slope_of(wanted.reference.dtype, protocol)
+    return (low + slope * abs(low) + high - slope * abs(high)) / 2
 
 
 @contextmanager

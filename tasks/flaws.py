@@ -1,0 +1,145 @@
+"""What makes a task winnable without the work, from the facts of an audit.
+
+- `FLAWS` -- every flaw, with what it means.
+- `flaws_of` -- the flaws that the facts of a task under a protocol show.
+- `known_flaws` -- those of a task: listed ones and measured ones.
+- `is_audited` -- whether there are facts of it.
+- `verified` -- the tasks without any.
+- `METHOD` -- how the facts are found, in a sentence each.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kernelgym_env.tasks.model import Task
+
+__all__ = ["FLAWS", "METHOD", "describe", "flaws_of", "is_audited", "known_flaws", "shipped_facts", "verified"]
+
+FLAWS: dict[str, str] = {
+    "flaw-zeros": "zeros are accepted",
+    "flaw-constant": "one constant is accepted",
+    "flaw-input-blind": "the output for one input is accepted for another",
+    "flaw-identity": "the input itself is accepted",
+    "flaw-weights-blind": "freshly drawn weights are accepted",
+    "flaw-redundant": "some operations cannot change the output",
+    "flaw-random": "the reference differs from itself",
+    "flaw-fails": "the reference fails",
+    "flaw-short": "a call takes hardly longer than launching it",
+}
+"""Flaws by tag. `flaw-redundant` is never measured: it is found by reading."""
+
+METHOD: dict[str, str] = {
+    "null answers": "Zeros, the best constant for three sets of inputs, and a copy of an input take the place of the "
+    "output and are compared as a submission's would be.",
+    "other_seed": "The outputs for two other sets of inputs must both pass for the first.",
+    "reseeded, redrawn": "The output of weights from another seed, and of weights that are overwritten as the judge "
+    "does.",
+    "random": "A second call on equal inputs must pass.",
+    "precision": "On a GPU the reference runs in the format; on a CPU its weights and inputs are rounded to it.",
+    "time": "Median of warm calls; launch_us is an operation on one element. Times at small sizes say nothing of the "
+    "shipped ones.",
+}
+"""How an audit finds its facts."""
+
+_ACCEPTED = {
+    "zeros": "flaw-zeros",
+    "constant": "flaw-constant",
+    "other_seed": "flaw-input-blind",
+    "input": "flaw-identity",
+    "reseeded": "flaw-weights-blind",
+}
+_SHORT = 10.0
+"""A call is short if it takes less than so many launches."""
+_SHIPPED = "shipped"
+_FILES = {"KernelBench": "kernelbench/audit.json"}
+
+
+def flaws_of(facts: Mapping[str, Any], *, shipped: bool = True) -> tuple[str, ...]:
+    """Return the flaws that facts show, in the order of `FLAWS`.
+
+    Args:
+        facts: of one task under one protocol, see `kernelgym_env.audit.facts.measure`.
+        shipped: whether they are of the sizes that the task comes with; shrunk, every task is short.
+
+    >>> flaws_of({"state": "ok", "accepted": {"zeros": True, "input": None}})
+    ('flaw-zeros',)
+    >>> flaws_of({"state": "fails", "why": "the reference fails: RuntimeError"})
+    ('flaw-fails',)
+    """
+    if facts.get("state") == "fails":
+        return ("flaw-fails",)
+    if facts.get("random"):
+        return ("flaw-random",)  # what is accepted in place of a random output says nothing
+    accepted = facts.get("accepted", {})
+    found = {flaw for name, flaw in _ACCEPTED.items() if accepted.get(name)}
+    time, launch = facts.get("time_us"), facts.get("launch_us")
+    if shipped and time and launch and time < _SHORT * launch:
+        found.add("flaw-short")
+    return tuple(flaw for flaw in FLAWS if flaw in found)
+
+
+def known_flaws(task: Task, protocol: str = "strict") -> tuple[str, ...]:
+    """Return the flaws that are known of a task, in the order of `FLAWS`.
+
+    Tags list some, for KernelBench's problems those that were found at its fp32 tolerance of 1e-4. Facts of this very
+    source that come with the package add theirs. Facts that were measured at the shipped sizes under this protocol
+    take the place of what is listed, but for `flaw-redundant`; facts of other protocols do not count.
+
+    Args:
+        task: any task; one that no list and no audit names has none.
+        protocol: its name; ``+custom`` behind it makes no difference.
+    """
+    listed = {tag for tag in task.tags if tag in FLAWS}
+    record = shipped_facts(task)
+    facts = record.get("protocols", {}).get(protocol.removesuffix("+custom"))
+    if facts is not None:
+        shipped = record.get("scale") == _SHIPPED
+        measured = set(flaws_of(facts, shipped=shipped))
+        complete = shipped and facts.get("state") in ("ok", "fails") and not facts.get("unmeasured")
+        listed = measured | ((listed & {"flaw-redundant"}) if complete else listed)
+    return tuple(flaw for flaw in FLAWS if flaw in listed)
+
+
+def is_audited(task: Task, protocol: str = "strict") -> bool:
+    """Whether facts of this very source under a protocol come with the package, at whatever sizes."""
+    facts = shipped_facts(task).get("protocols", {}).get(protocol.removesuffix("+custom"), {})
+    return facts.get("state") == "ok"
+
+
+def verified(tasks: Iterable[Task], protocol: str = "strict") -> list[Task]:
+    """Return the tasks that an audit has seen and of which no flaw is known, in the order they come in.
+
+    Args:
+        tasks: what to choose from.
+        protocol: how they are to be judged.
+    """
+    return [task for task in tasks if is_audited(task, protocol) and not known_flaws(task, protocol)]
+
+
+def describe(flaws: Iterable[str]) -> str:
+    """Flaws in words.
+
+    >>> describe(["flaw-zeros", "flaw-random"])
+    'zeros are accepted; the reference differs from itself'
+    """
+    return "; ".join(FLAWS[flaw] for flaw in flaws)
+
+
+def shipped_facts(task: Task) -> Mapping[str, Any]:
+    """Return the record of a task in the audit that comes with the package; empty if it was made of another source."""
+    path = _FILES.get(task.id.partition("/")[0])
+    record: Mapping[str, Any] = _records(path).get(task.id, {}) if path else {}
+    return record if record.get("hash") == task.hash else {}
+
+
+@functools.cache
+def _records(path: str) -> Mapping[str, Any]:
+    folder = importlib.resources.files("kernelgym_env.tasks")
+    text = folder.joinpath(path).read_text(encoding="utf-8")
+    records: Mapping[str, Any] = json.loads(text)["tasks"]
+    return records
