@@ -26,6 +26,7 @@ from kernelgym_env.limits import MAX_FEEDBACK_CHARS, MAX_PROMPT_CHARS, MAX_SOURC
 from kernelgym_env.prompts import extract_source, task_prompt
 from kernelgym_env.spaces import UnicodeText
 from kernelgym_env.tasks import Task, load_task, load_tasks
+from kernelgym_env.tasks.flaws import describe
 from kernelgym_env.tasks.kernelbench.requirements import check_requirements
 from kernelgym_env.tasks.mix import probabilities
 
@@ -106,6 +107,8 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         self._pinned = task is not None
         self._tasks = _tasks_of(task)
         self._check_tasks(self._tasks)
+        if self._pinned:
+            self._warn_of_flaws()
         self._probabilities = None if level_mix is None else probabilities(self._tasks, level_mix)
         text, replies = UnicodeText(MAX_FEEDBACK_CHARS), UnicodeText(MAX_SOURCE_CHARS)
         self.action_space = UnicodeText(MAX_SOURCE_CHARS)
@@ -276,6 +279,18 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         if self.pool == "local":  # others judge on another machine, or run nothing
             for task in tasks:
                 check_requirements(task)
+
+    def _warn_of_flaws(self) -> None:
+        protocol = get_protocol(self.protocol).name
+        flawed = [(task.id, flaws) for task in self._tasks if (flaws := task.flaws(protocol))]
+        if not flawed:
+            return
+        task_id, flaws = flawed[0]
+        others = f" So have {len(flawed) - 1} more of the {len(self._tasks)} tasks." if len(flawed) > 1 else ""
+        gym.logger.warn(
+            f"{task_id} has known flaws: {describe(flaws)}. A score on it may be won without the work.{others} "
+            "`kernelgym_env.tasks.flaws.verified` leaves such tasks out; docs/audit.md says more."
+        )
 
     def _start(self, task: Task, episode: Episode) -> None:
         kind = "cpu" if self.pool == "fake" else devices.device_kind(self.device)

@@ -1,6 +1,6 @@
 """What makes a task winnable without the work, from the facts of an audit.
 
-- `FLAWS` -- every flaw, with what it means.
+- `MEANINGS` -- every flaw, with what it means.
 - `flaws_of` -- the flaws that the facts of a task under a protocol show.
 - `known_flaws` -- those of a task: listed ones and measured ones.
 - `is_audited` -- whether there are facts of it.
@@ -18,9 +18,9 @@ from typing import Any
 
 from kernelgym_env.tasks.model import Task
 
-__all__ = ["FLAWS", "METHOD", "describe", "flaws_of", "is_audited", "known_flaws", "shipped_facts", "verified"]
+__all__ = ["MEANINGS", "METHOD", "describe", "flaws_of", "is_audited", "known_flaws", "shipped_facts", "verified"]
 
-FLAWS: dict[str, str] = {
+MEANINGS: dict[str, str] = {
     "flaw-zeros": "zeros are accepted",
     "flaw-constant": "one constant is accepted",
     "flaw-input-blind": "the output for one input is accepted for another",
@@ -60,7 +60,7 @@ _FILES = {"KernelBench": "kernelbench/audit.json"}
 
 
 def flaws_of(facts: Mapping[str, Any], *, shipped: bool = True) -> tuple[str, ...]:
-    """Return the flaws that facts show, in the order of `FLAWS`.
+    """Return the flaws that facts show, in the order of `MEANINGS`.
 
     Args:
         facts: of one task under one protocol, see `kernelgym_env.audit.facts.measure`.
@@ -80,11 +80,11 @@ def flaws_of(facts: Mapping[str, Any], *, shipped: bool = True) -> tuple[str, ..
     time, launch = facts.get("time_us"), facts.get("launch_us")
     if shipped and time and launch and time < _SHORT * launch:
         found.add("flaw-short")
-    return tuple(flaw for flaw in FLAWS if flaw in found)
+    return tuple(flaw for flaw in MEANINGS if flaw in found)
 
 
 def known_flaws(task: Task, protocol: str = "strict") -> tuple[str, ...]:
-    """Return the flaws that are known of a task, in the order of `FLAWS`.
+    """Return the flaws that are known of a task, in the order of `MEANINGS`.
 
     Tags list some, for KernelBench's problems those that were found at its fp32 tolerance of 1e-4. Facts of this very
     source that come with the package add theirs. Facts that were measured at the shipped sizes under this protocol
@@ -94,7 +94,7 @@ def known_flaws(task: Task, protocol: str = "strict") -> tuple[str, ...]:
         task: any task; one that no list and no audit names has none.
         protocol: its name; ``+custom`` behind it makes no difference.
     """
-    listed = {tag for tag in task.tags if tag in FLAWS}
+    listed = {tag for tag in task.tags if tag in MEANINGS}
     record = shipped_facts(task)
     facts = record.get("protocols", {}).get(protocol.removesuffix("+custom"))
     if facts is not None:
@@ -102,7 +102,7 @@ def known_flaws(task: Task, protocol: str = "strict") -> tuple[str, ...]:
         measured = set(flaws_of(facts, shipped=shipped))
         complete = shipped and facts.get("state") in ("ok", "fails") and not facts.get("unmeasured")
         listed = measured | ((listed & {"flaw-redundant"}) if complete else listed)
-    return tuple(flaw for flaw in FLAWS if flaw in listed)
+    return tuple(flaw for flaw in MEANINGS if flaw in listed)
 
 
 def is_audited(task: Task, protocol: str = "strict") -> bool:
@@ -127,7 +127,7 @@ def describe(flaws: Iterable[str]) -> str:
     >>> describe(["flaw-zeros", "flaw-random"])
     'zeros are accepted; the reference differs from itself'
     """
-    return "; ".join(FLAWS[flaw] for flaw in flaws)
+    return "; ".join(MEANINGS[flaw] for flaw in flaws)
 
 
 def shipped_facts(task: Task) -> Mapping[str, Any]:

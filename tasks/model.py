@@ -196,6 +196,16 @@ class Task:
         _check_kind(kind)
         return self.with_sizes(self.sizes.get(kind, {}))
 
+    def flaws(self, protocol: str = "strict") -> tuple[str, ...]:
+        """The known ways to win the task without the work, as tags; see `kernelgym_env.tasks.flaws.known_flaws`.
+
+        Args:
+            protocol: name of the protocol that it is to be judged by.
+        """
+        from kernelgym_env.tasks import flaws  # which is made of tasks
+
+        return flaws.known_flaws(self, protocol)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON; `from_dict` takes it back."""
         data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -1,5 +1,6 @@
 """`KernelEnv` on the deterministic evaluator: gymnasium's contract to the letter."""
 
+import dataclasses
 import json
 import math
 import multiprocessing
@@ -74,11 +75,19 @@ def test_check_env_is_clean_on_kernelbench_ids(shared_data, monkeypatch):
     monkeypatch.setenv("KERNELBENCH_DIR", str(shared_data("kernelbench.jsonl.gz")))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*known flaws")  # as some of these have
         for env_id in environment_ids():
             if env_id.startswith("KernelBench/"):
                 env = gym.make(env_id, pool="fake")
                 check_env(env.unwrapped, skip_render_check=True)
                 env.close()
+
+
+def test_a_flawed_task_warns():
+    task = load_task("KernelGym/RowSum")
+    flawed = dataclasses.replace(task, tags=(*task.tags, "flaw-zeros"))
+    with pytest.warns(UserWarning, match="RowSum has known flaws: zeros are accepted"):
+        fake(task=[task, flawed])
 
 
 @pytest.mark.parametrize("env_id", ["KernelGym/Kernel-v0", FAKE, "KernelGym/RowSoftmax-v0", "KernelGym/Mix-v0"])
@@ -200,7 +209,8 @@ def test_a_mix_of_kernelbench(shared_data, monkeypatch, tmp_path):
     with pytest.raises(MissingDataError, match="kernelgym tasks fetch kernelbench"):
         gym.make("KernelBench/Mix-v0")
     monkeypatch.setenv("KERNELBENCH_DIR", str(shared_data("kernelbench.jsonl.gz")))
-    env = gym.make("KernelBench/Mix-v0", pool="fake", level_mix={3: 1})
+    with pytest.warns(UserWarning, match=r"known flaws: .*of the 250 tasks"):
+        env = gym.make("KernelBench/Mix-v0", pool="fake", level_mix={3: 1})
     assert all(env.reset(seed=seed)[1]["task_id"].startswith("KernelBench/L3-") for seed in range(10))
 
 

@@ -128,9 +128,7 @@ def _in_child(job: Mapping[str, Any]) -> dict[str, Any] | None:
     with contextlib.suppress(PermissionError, ProcessLookupError):
         os.setpgid(pid, pid)  # the child does it too; whoever comes first
     try:
-        data, why = watch(
-            pid, reading, 0, deadline_s=job["deadline_s"], memory_bytes=int(job["memory_gib"] * 2**30)
-        )
+        data, why = watch(pid, reading, 0, deadline_s=job["deadline_s"], memory_bytes=int(job["memory_gib"] * 2**30))
     finally:
         os.close(reading)
         with contextlib.suppress(ProcessLookupError):

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=name_of(get_protocol),
         default=[],
         metavar="NAME",
-        help=f"how answers are judged: {', '.join(protocol_names())}; may be repeated (default: strict and kernelbench)",
+        help=f"how answers are judged: {', '.join(protocol_names())}; may be repeated (default: strict, kernelbench)",
     )
     parser.add_argument(
         "--small",
@@ -61,7 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "device, scale and protocols, are left out",
     )
     parser.add_argument(
-        "--deadline", type=float, default=300.0, metavar="S", help="seconds after which a task is given up (default: 300)"
+        "--deadline",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="seconds after which a task is given up (default: 300)",
     )
     parser.add_argument(
         "--memory-gib",
@@ -75,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Audit and print."""
-    from kernelgym_env.audit import Auditor, AuditFile
+    from kernelgym_env.audit import AuditFile, Auditor
     from kernelgym_env.audit.auditor import DEFAULT_PROTOCOLS
 
     if arguments.small < 0:

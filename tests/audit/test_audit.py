@@ -1,0 +1,225 @@
+"""What is found out about references that can be won without the work, and about those that cannot."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from kernelgym_env.audit import AuditFile, Auditor, measure
+from kernelgym_env.cli import main
+from kernelgym_env.errors import InvalidOptionError, UnknownNameError
+from kernelgym_env.evaluation.processes import ran_s
+from kernelgym_env.evaluation.protocols import get_protocol
+from kernelgym_env.tasks import Task, load_tasks
+from kernelgym_env.tasks.flaws import MEANINGS, flaws_of
+
+FRAME = """
+import os, time
+import torch
+from torch import nn
+
+N = 512
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {init}
+
+    def forward(self, {names}):
+        {forward}
+
+
+def get_inputs():
+    return [{inputs}]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def task(
+    forward: str, *, init: str = "pass", names: str = "x", inputs: str = "torch.randn(16, N)", name: str = "T"
+) -> Task:
+    return Task(f"Audit/{name}", FRAME.format(forward=forward, init=init, names=names, inputs=inputs))
+
+
+def facts(of: Task, protocol: str = "kernelbench") -> dict:
+    return measure(of, get_protocol(protocol), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("forward", "options", "flaws"),
+    [
+        ("return x * 2 + 1", {}, ()),
+        ("return x * 1e-9", {}, ("flaw-zeros", "flaw-constant", "flaw-input-blind")),
+        ("return 3 + x * 1e-9", {}, ("flaw-constant", "flaw-input-blind")),
+        ("return torch.arange(N) + x * 1e-9", {}, ("flaw-input-blind",)),
+        ("return torch.relu(x)", {"inputs": "torch.rand(16, N)"}, ("flaw-identity",)),
+        ("return self.norm(x)", {"init": "self.norm = nn.LayerNorm(N)"}, ("flaw-weights-blind",)),
+        ("return self.linear(x)", {"init": "self.linear = nn.Linear(N, 8)"}, ()),
+        ("return torch.dropout(x, 0.5, True)", {}, ("flaw-random",)),
+        ("return x @ x", {}, ("flaw-fails",)),
+        ("return (x > 9).any()", {}, ("flaw-zeros", "flaw-constant", "flaw-input-blind")),
+        ("return x.mean()", {"inputs": "torch.rand(N)"}, ()),
+        ("return (x > 0).long()", {}, ()),
+    ],
+)
+def test_flaws_are_found(forward, options, flaws):
+    found = facts(task(forward, **options))
+    assert flaws_of(found, shipped=False) == flaws, found
+
+
+def test_the_protocol_decides():
+    small = task("return torch.cat([x, torch.full_like(x, 100.0)]) * 1e-5")
+    assert "flaw-input-blind" not in flaws_of(facts(small, "strict"))
+    loose = facts(task("return 1 + 2e-3 * torch.sigmoid(x)"), "kernelbench_v0")
+    assert loose["accepted"]["constant"] and loose["accepted"]["other_seed"]
+    assert not facts(task("return 1 + 2e-3 * torch.sigmoid(x)"))["accepted"]["constant"]
+
+
+def test_the_best_constant_is_not_the_mean():
+    # values 0 and 0.018, nearly all of them 0: only numbers near the middle fit both
+    skewed = task("return torch.where(x > 2.5, 0.018, 0.0)")
+    assert facts(skewed, "kernelbench_v0")["accepted"]["constant"]
+    assert facts(skewed, "kernelbench_v0")["judge"].startswith("the task asks for no computation")
+
+
+def test_arguments_that_do_not_matter_are_named():
+    found = facts(task("return 2 * a + 1e-9 * b", names="a, b", inputs="torch.randn(N), torch.randn(N)"))
+    assert found["ignored"] == [1] and not flaws_of(found, shipped=False)
+
+
+def test_weights_that_are_overwritten_matter():
+    found = facts(task("return self.norm(x)", init="self.norm = nn.LayerNorm(N)"))
+    assert found["accepted"]["reseeded"] is True and found["accepted"]["redrawn"] is False
+    assert facts(task("return x + 1"))["accepted"]["redrawn"] is None
+
+
+def test_precision_is_told_apart():
+    product = task("return x @ x.T", inputs="torch.randn(64, N)")
+    strict = facts(product, "strict")["precision"]
+    assert {name: entry["passes"] for name, entry in strict.items()} == {"tf32": False, "fp16": False, "bf16": False}
+    loose = facts(task("return x.sigmoid()"), "kernelbench_v0")["precision"]
+    assert all(entry["passes"] and entry["how"] == "rounded" for entry in loose.values())
+    assert facts(task("return x.half()"))["precision"] == {}
+
+
+def test_sizes_and_times():
+    found = facts(task("return self.linear(x)", init="self.linear = nn.Linear(N, 8)"))
+    sizes = {"inputs": 16 * 512 * 4, "weights": 4 * (512 * 8 + 8), "output": 16 * 8 * 4}
+    assert all(size <= found["bytes"][name] <= size + 1024 for name, size in sizes.items())
+    assert found["time_us"] > 0 and found["launch_us"] > 0 and found["noise"] == 0.0
+    slow = facts(task("time.sleep(0.02); return x + 1"))
+    assert slow["time_us"] > 20_000
+    assert "flaw-short" in flaws_of({**found, "time_us": 9.0, "launch_us": 1.0})
+    assert "flaw-short" not in flaws_of({**found, "time_us": 11.0, "launch_us": 1.0})
+
+
+# each in a process of its own
+
+
+@pytest.fixture(scope="module")
+def auditor():
+    with Auditor("cpu", protocols=["strict"], deadline_s=3, memory_gib=2, threads=1) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("forward", "state"),
+    [
+        ("time.sleep(60)", "timeout"),
+        ("os._exit(3)", "died"),
+        ("import signal; os.kill(os.getpid(), signal.SIGKILL)", "died"),
+        ("keep = [torch.ones(1 << 26) for _ in range(40)]; time.sleep(60)", "memory"),
+    ],
+)
+def test_a_bad_task_ends_its_own_process_alone(auditor, forward, state):
+    start = time.monotonic()
+    record = auditor.audit(task(forward))
+    assert record["protocols"]["strict"]["state"] == state and record["protocols"]["strict"]["why"]
+    assert time.monotonic() - start < 30
+    assert auditor.audit(task("return x + 1"))["protocols"]["strict"]["state"] == "ok"
+
+
+def test_what_a_task_leaves_running_is_ended(auditor, tmp_path):
+    mark = tmp_path / "pid"
+    leaves = f"import subprocess; p = subprocess.Popen(['sleep', '60']); open({str(mark)!r}, 'w').write(str(p.pid))"
+    auditor.audit(task(f"{leaves}; return x + 1"))
+    pid = int(mark.read_text())
+    end = time.monotonic() + 5
+    while ran_s(pid) and "zombie" not in Path(f"/proc/{pid}/status").read_text():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_tasks_are_shrunk_where_they_are_audited():
+    large = task("return x + 1", inputs="torch.randn(1 << 4, N)").with_sizes({"N": 1 << 30})
+    with Auditor("cpu", protocols=["strict"], elements=1 << 16, threads=1) as made:
+        record = made.audit(large)
+    assert record["scale"] == "small:65536" and record["sizes"]["N"] <= 1 << 12
+    assert record["hash"] == large.hash and record["protocols"]["strict"]["state"] == "ok"
+
+
+def test_bad_options():
+    for name, value in (("elements", -1), ("deadline_s", 0), ("memory_gib", float("nan")), ("threads", 1.5)):
+        with pytest.raises(InvalidOptionError, match=f"{name} of an audit"):
+            Auditor("cpu", **{name: value})
+    with pytest.raises(InvalidOptionError, match="at least one protocol"):
+        Auditor("cpu", protocols=[])
+    with pytest.raises(UnknownNameError, match="Did you mean 'strict'"):
+        Auditor("cpu", protocols=["stirct"])
+
+
+# on disk
+
+
+def test_a_file_goes_on_where_it_was(tmp_path):
+    path = tmp_path / "a.json"
+    record = {"hash": "h", "kind": "cpu", "scale": "shipped", "protocols": {"strict": {"state": "ok"}}}
+    AuditFile(path).put("A/b", record)
+    again = AuditFile(path)
+    assert again.has("A/b", "h", kind="cpu", scale="shipped", protocols=["strict"])
+    assert not again.has("A/b", "other", kind="cpu", scale="shipped", protocols=["strict"])
+    assert not again.has("A/b", "h", kind="cuda", scale="shipped", protocols=["strict"])
+    assert not again.has("A/b", "h", kind="cpu", scale="shipped", protocols=["strict", "kernelbench"])
+    again.put("A/b", {**record, "protocols": {"kernelbench": {"state": "ok"}}})
+    assert set(AuditFile(path).tasks["A/b"]["protocols"]) == {"strict", "kernelbench"}
+    again.put("A/b", {**record, "scale": "small:9"})
+    assert set(AuditFile(path).tasks["A/b"]["protocols"]) == {"strict"}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"schema": 99, "tasks": {}}'])
+def test_another_file_is_refused(tmp_path, text):
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(InvalidOptionError, match=r"a\.json"):
+        AuditFile(path)
+    assert path.read_text() == text
+
+
+def test_the_command(tmp_path, capsys):
+    (tmp_path / "plain.py").write_text(task("return x + 1").source)
+    (tmp_path / "tiny.py").write_text(task("return x * 1e-12").source)
+    out = tmp_path / "out.json"
+    call = ["audit", str(tmp_path), "--device", "cpu", "--threads", "1", "--small", "--out", str(out)]
+    assert main([*call, "--json"]) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["flaws"]["File/plain"] == {"strict": [], "kernelbench": []}
+    assert shown["flaws"]["File/tiny"]["kernelbench"] == ["flaw-zeros", "flaw-constant", "flaw-input-blind"]
+    written = out.stat().st_mtime_ns
+    assert main([*call, "--id", "File/plain"]) == 0
+    printed = capsys.readouterr()
+    assert "1 of 1 are in" in printed.err and "kernelbench" in printed.out and out.stat().st_mtime_ns == written
+    assert main([*call[:-2], "--protocol", "nope"]) == 2
+
+
+def test_every_flaw_of_tags_has_a_meaning(shared_data, monkeypatch):
+    monkeypatch.setenv("KERNELBENCH_DIR", str(shared_data("kernelbench.jsonl.gz")))
+    tags = {tag for made in load_tasks("kernelbench") for tag in made.tags if tag.startswith("flaw-")}
+    assert tags <= set(MEANINGS)
