@@ -206,6 +206,31 @@ class Task:
 
         return flaws.known_flaws(self, protocol)
 
+    def prompt(self, backend: str = "auto", device: str = "auto", style: str = "zero_shot", **options: Any) -> str:
+        """What a model is told of the task on a device, see `kernelgym_env.prompts.task.task_prompt`.
+
+        Args:
+            backend: ``auto``, ``triton``, ``cuda``, ``cupy`` or ``cpp``.
+            device: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``; a GPU need not be there.
+            style: one of `kernelgym_env.prompts.task.STYLES`.
+            options: ``protocol``, ``library_ops`` and ``templates``.
+
+        Raises:
+            UnknownNameError: for an unknown name.
+            InvalidOptionError: for templates that are not there or fail.
+        """
+        from kernelgym_env import devices, prompts  # which are for tasks
+        from kernelgym_env.evaluation.submission import check_backend, check_device
+
+        check_backend(backend)
+        kind = devices.device_kind(device) if check_device(device) == "auto" else device.partition(":")[0]
+        facts = (
+            prompts.device_facts("cuda" if device == "auto" and kind == "cuda" else device) if kind == "cuda" else ()
+        )
+        return prompts.task_prompt(
+            self.for_device(kind), kind=kind, backend=backend, style=style, facts=facts, **options
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON; `from_dict` takes it back."""
         data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

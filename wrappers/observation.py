@@ -19,6 +19,7 @@ from gymnasium import spaces
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.limits import MAX_PROMPT_CHARS, MAX_SOURCE_CHARS, clip
 from kernelgym_env.prompts import messages, render_prompt
+from kernelgym_env.prompts.conversation import summary_request
 from kernelgym_env.prompts.reply import fenced, parse_reply, summary_of
 from kernelgym_env.spaces import UnicodeText
 from kernelgym_env.store import Store
@@ -28,10 +29,6 @@ from kernelgym_env.wrappers.exemplars import Kernel, draw
 __all__ = ["ChatObservation", "Exemplars", "HistoryPrompt", "estimate_tokens"]
 
 _SUMMARY_CHARS = 2_000
-_SUMMARY_REQUEST = (
-    "After the code, say in a few sentences between <summary> and </summary> what you did and why. In later turns you "
-    "see of this reply only the code, the summary and the result."
-)
 
 
 def estimate_tokens(text: str) -> int:
@@ -120,7 +117,8 @@ class HistoryPrompt(KernelWrapper):
     def _context(self, observation: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         prompt = observation["prompt"]
         if self.ask:
-            prompt = f"{clip(prompt, MAX_PROMPT_CHARS - len(_SUMMARY_REQUEST) - 2)}\n\n{_SUMMARY_REQUEST}"
+            request = summary_request()
+            prompt = f"{clip(prompt, MAX_PROMPT_CHARS - len(request) - 2)}\n\n{request}"
         history = observation["history"]
 
         def entries(count: int) -> list[dict[str, str]]:

@@ -1,0 +1,83 @@
+"""Every style of prompt, and every example in them judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelgym_env.errors import InvalidOptionError, UnknownNameError
+from kernelgym_env.evaluation.submission import Submission
+from kernelgym_env.prompts import messages
+from kernelgym_env.prompts.examples import LANGUAGES, NAMES, examples
+from kernelgym_env.prompts.task import STYLES
+from kernelgym_env.tasks import Task, load_task
+
+TASK = load_task("KernelGym/RowSoftmax")
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("backend", ["auto", *LANGUAGES])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_every_style_has_the_contract(style, backend, device):
+    text = TASK.prompt(backend, device, style)
+    assert TASK.for_device(device).source.strip() in text
+    for part in ("class ModelNew", "overwritten in place", "How it is judged", "No credit", "Sizes besides those"):
+        assert text.count(part) >= 1
+    assert "{{" not in text and "{%" not in text and text.count("```") % 2 == 0
+    assert ("<summary>" in text) == (style in ("refine", "kevin"))
+    assert text.count("that is judged correct") == {"one_shot": 1, "kevin": 1, "few_shot": 2}.get(style, 0)
+
+
+def test_examples_are_in_the_language():
+    assert examples("cpp", 1)[0].source in TASK.prompt("cpp", "cpu", "one_shot")
+    assert examples("cuda", 1)[0].source.strip() in TASK.prompt(device="cuda", style="kevin")
+    assert "Triton" in TASK.prompt(device="cuda", style="dr_kernel")
+
+
+def test_bad_names():
+    with pytest.raises(UnknownNameError, match="Did you mean 'one_shot'"):
+        TASK.prompt(style="oneshot", device="cpu")
+    with pytest.raises(UnknownNameError, match="backend"):
+        TASK.prompt("tritn", "cpu")
+    with pytest.raises(UnknownNameError):
+        examples("rust", 1)
+
+
+def test_templates_of_the_user_come_first(tmp_path):
+    (tmp_path / "judging.jinja").write_text("Judged by {{ protocol.name }}.")
+    text = TASK.prompt(device="cpu", templates=tmp_path)
+    assert "Judged by strict." in text and "class ModelNew" in text and "How it is judged" not in text
+    (tmp_path / "judging.jinja").write_text("{{ nothing }}")
+    with pytest.raises(InvalidOptionError, match="nothing"):
+        TASK.prompt(device="cpu", templates=tmp_path)
+    with pytest.raises(InvalidOptionError, match="no folder"):
+        TASK.prompt(device="cpu", templates=tmp_path / "none")
+
+
+def test_refinement_is_bounded_and_asks_for_a_summary():
+    history = [{"action": "a", "feedback": "x" * 5_000}]
+    last = messages({"prompt": "p", "history": history, "turns_left": 2}, summary=True, feedback_chars=1_000)[-1]
+    assert len(last["content"]) < 1_500 and "characters cut" in last["content"]
+    assert "2 turns left" in last["content"] and "<summary>" in last["content"]
+    over = messages({"prompt": "p", "history": history, "turns_left": 0}, summary=True)[-1]["content"]
+    assert over.endswith("The episode is over.")
+
+
+@pytest.mark.parametrize("number", range(len(NAMES)))
+@pytest.mark.parametrize("backend", ["cpp", "triton"])
+def test_examples_pass_on_the_cpu(local_pool, backend, number):
+    _judged(local_pool, backend, number, "cpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("number", range(len(NAMES)))
+@pytest.mark.parametrize("backend", ["triton", "cuda", "cupy"])
+def test_examples_pass_on_a_gpu(local_pool, backend, number):
+    _judged(local_pool, backend, number, "cuda")
+
+
+def _judged(pool, backend, number, device):
+    example = examples(backend, len(NAMES))[number]
+    task = Task(f"Example/{example.name}", example.reference)
+    submission = Submission(task, example.source, backend=backend, device=device)
+    evaluation = pool.submit(submission).result(timeout=300)
+    assert evaluation.status == "correct", evaluation.feedback
