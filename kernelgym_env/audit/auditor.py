@@ -91,8 +91,8 @@ class Auditor:
         Returns:
             Plain data: ``hash`` of the task as it was given, ``kind`` and ``device``, ``scale``, ``torch`` and
             ``package`` (versions), ``sizes`` (constants that were rewritten to shrink it), and ``protocols``, by name
-            the facts of `kernelgym_env.audit.facts.measure`; also with ``state`` ``timeout``, ``memory`` or ``died``,
-            and ``why``.
+            the facts of `kernelgym_env.audit.facts.measure`; also with ``state`` ``timeout``, ``memory``, ``died``, or
+            ``large`` for a task that cannot be shrunk as far, and ``why``.
         """
         sized = task.for_device(self.kind)
         job = {

@@ -54,7 +54,9 @@ def audit(job: Mapping[str, Any]) -> dict[str, Any]:
         try:
             shrunk = small(task, elements=elements)
         except InvalidOptionError as error:
-            facts = {"state": "fails", "why": str(error)}
+            # one that only cannot be made as small has no flaw
+            large = "cannot be made smaller" in str(error)
+            facts = {"state": "large" if large else "fails", "why": str(error)}
             return {**found, "protocols": {protocol.name: facts for protocol in protocols}}
         before = task.constants()
         found["sizes"] = {name: value for name, value in shrunk.constants().items() if value != before[name]}
@@ -140,11 +142,11 @@ def _in_child(job: Mapping[str, Any]) -> dict[str, Any] | None:
         told = f"{job['deadline_s']:g} s" if why == "timeout" else f"{job['memory_gib']:.3g} GiB of the host's memory"
         return {"state": why, "why": f"it took more than {told}"}
     try:
-        result: dict[str, Any] = json.loads(data)
+        told_by_child: dict[str, Any] = json.loads(data)
     except ValueError:
         how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit code {os.WEXITSTATUS(status)}"
         return {"state": "died", "why": f"its process ended with {how}"}
-    return result
+    return told_by_child
 
 
 def _result(job: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,6 +53,6 @@ def examples(backend: str, count: int) -> list[Example]:
     folder = importlib.resources.files("kernelgym_env.prompts").joinpath("worked")
 
     def read(name: str, part: str) -> str:
-        return folder.joinpath(name, f"{part}.py").read_text(encoding="utf-8")
+        return folder.joinpath(f"{name}/{part}.py").read_text(encoding="utf-8")
 
     return [Example(name, LANGUAGES[backend], read(name, "reference"), read(name, backend)) for name in NAMES[:count]]

@@ -125,7 +125,7 @@ def test_sizes_and_times():
 
 @pytest.fixture(scope="module")
 def auditor():
-    with Auditor("cpu", protocols=["strict"], deadline_s=3, memory_gib=2, threads=1) as made:
+    with Auditor("cpu", protocols=["strict"], deadline_s=8, memory_gib=1.5, threads=1) as made:
         yield made
 
 

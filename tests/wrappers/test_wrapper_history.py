@@ -140,7 +140,7 @@ def test_a_summary_is_kept_although_the_code_alone_reaches_the_environment():
 
 
 def test_a_counter_of_one_s_own():
-    env = HistoryPrompt(fake(), token_budget=500, counter="wrapper_helpers:words")
+    env = HistoryPrompt(fake(), token_budget=650, counter="wrapper_helpers:words")
     _, info = env.reset()
     observation, *_, info = env.step(reply(0))
     assert info["context_tokens"] == words(kernelgym_env.render_prompt(observation))
