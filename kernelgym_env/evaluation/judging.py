@@ -24,7 +24,7 @@ from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.quiet import Quiet
 from kernelgym_env.evaluation.reference import Case, Reference
 from kernelgym_env.evaluation.result import Finding, Status
-from kernelgym_env.evaluation.scratch import write_text
+from kernelgym_env.evaluation.scratch import keep_caches, write_text
 from kernelgym_env.evaluation.source import ENTRY, may_compile
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded, Zygote
@@ -161,6 +161,7 @@ class Judging:
         assert old is not None
         old.stop()
         old.close(keep_folder=True)
+        keep_caches(old.folder)
         self._shown.clear()
         self.candidate = worker = self._fork(old.folder)
         worker.post(self._load(worker.folder, self.submission.source, ENTRY, weight_seed, init))
@@ -177,6 +178,7 @@ class Judging:
             if isinstance(answer.get("error"), dict) and answer["error"].get("compile") is True:
                 self._raise_error(answer)
             builder.close(keep_folder=True)
+            keep_caches(builder.folder)
         return builder.folder
 
     def started(self) -> None:

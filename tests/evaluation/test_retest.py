@@ -29,17 +29,29 @@ FIRST_TIME_FAST = """
 import os
 import time
 
-if not os.path.exists("seen"):
-    open("seen", "w").close()
+SEEN = os.environ["TRITON_CACHE_DIR"] + "/seen"
+if not os.path.exists(SEEN):
+    os.makedirs(os.path.dirname(SEEN))
+    open(SEEN, "w").close()
     keep = time.perf_counter_ns
     time.perf_counter_ns = lambda: keep() // 20
 """
 FAILS_AGAIN = """
 import os
 
-if os.path.exists("seen"):
+SEEN = os.environ["TRITON_CACHE_DIR"] + "/seen"
+if os.path.exists(SEEN):
     raise RuntimeError("not a second time")
-open("seen", "w").close()
+os.makedirs(os.path.dirname(SEEN))
+open(SEEN, "w").close()
+"""
+# fails where it finds what it wrote before
+TIDY = """
+import os
+
+os.mkdir("kernels")
+os.mkdir(os.path.expanduser("~/kernels"))
+os.mkdir(os.environ["TMPDIR"] + "/kernels")
 """
 
 
@@ -78,6 +90,12 @@ def test_a_source_that_fails_the_second_time_is_judged_by_that(judge):
     assert evaluation.status is Status.RUNTIME_ERROR
     assert "not a second time" in evaluation.feedback
     assert math.isnan(evaluation.speedup)
+
+
+def test_a_source_that_writes_files_finds_none_of_them_the_second_time(judge):
+    evaluation = judge(DIRECT.format(trick=TIDY), WASTEFUL)
+    assert evaluation.status is Status.CORRECT, evaluation.feedback
+    assert evaluation.provenance["retest"]["counts"]
 
 
 @pytest.mark.slow
