@@ -38,12 +38,14 @@ class Baseline:
         eager_us: the eager reference's median time in the same measurement, microseconds.
         times: its own times.
         problem: why there is none, ``""`` if there is one.
+        lasting: whether it would come out so again; a process that died or took too long may do better.
     """
 
     over_eager: float = math.nan
     eager_us: float = math.nan
     times: Timing = Timing()
     problem: str = ""
+    lasting: bool = True
 
     def drifted(self, eager_us: float) -> bool:
         """Whether the eager reference takes another time by now.

@@ -5,7 +5,7 @@ commands, measures what it is told to, and reports; the judge believes only what
 own clock bounds. The trusted reference runs through this same file, in a like process.
 
 Commands (JSON, see `wire`): ``load``, ``tensors``, ``weights``, ``buffer``, ``inputs``, ``call``, ``denied``,
-``repeat``, ``batch``, ``trace``, ``time``.
+``repeat``, ``batch``, ``last``, ``trace``, ``time``.
 """
 
 from __future__ import annotations
@@ -173,6 +173,7 @@ class _Harness:
         self.device = "cpu"
         self.flush: torch.Tensor | None = None
         self.captured: list[str] = []
+        self.last: Any = None
         self.clock: DeviceClock | None = None
         self.tracer: Tracer | None = None
         self.no_tracer = "there is no GPU"
@@ -351,9 +352,16 @@ class _Harness:
             _wait(command["wait"])
         with torch.no_grad():
             for _ in range(command["calls"]):
-                self.model(*self.arguments)
+                self.last = self.model(*self.arguments)
         self._sync()
         return {"ok": True}
+
+    def do_last(self, command: dict[str, Any]) -> dict[str, Any]:
+        """The result of the last call of a batch, into the output buffer."""
+        result, self.last = self.last, None
+        answer = self._deliver(result, command["out"], "out")
+        self._sync()
+        return answer
 
     def do_trace(self, command: dict[str, Any]) -> dict[str, Any]:
         """Calls while CUPTI notes what they launch.

@@ -183,7 +183,7 @@ def measure_way(
         except RuntimeError as problem:
             return Baseline(problem=str(problem)[:_PROBLEM_CHARS])
         except WorkerEnded as ended:
-            return Baseline(problem=ended.detail[:_PROBLEM_CHARS])
+            return Baseline(problem=ended.detail[:_PROBLEM_CHARS], lasting=False)
         except Outcome as outcome:
             return Baseline(problem=without_values(outcome.detail)[:_PROBLEM_CHARS])
     eager_us = timing(theirs.blocks, way.clock).median_us

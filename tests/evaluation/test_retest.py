@@ -7,6 +7,7 @@ import math
 import pytest
 from programs import QUICK, task
 
+from kernelgym_env.evaluation.baselines import DRIFT
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.pools.local import LocalPool
@@ -115,5 +116,8 @@ def test_baselines_are_measured_once_and_kept(monkeypatch, tmp_path):
     assert evaluation.provenance["baseline_problems"].get("compile", "") == ""
     assert evaluation.speedup_compile < evaluation.speedup
     assert evaluation.times["compile"].n > 0
-    assert again.times["compile"] == evaluation.times["compile"]
+    first, second = (one.times["eager"].median_us for one in (evaluation, again))
+    if abs(second / first - 1) <= DRIFT / 2:  # else the machine is too busy to tell
+        assert again.times["compile"] == evaluation.times["compile"]
+    assert again.times["compile"].n > 0
     assert len(list(tmp_path.rglob("*.json"))) == 1
