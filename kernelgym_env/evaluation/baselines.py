@@ -35,7 +35,7 @@ class Baseline:
 
     Attributes:
         over_eager: eager time / its time, from interleaved blocks; NaN where it does not work for the task.
-        eager_us: the eager reference's median time in the same measurement, microseconds.
+        eager_us: the eager reference's median time in the evaluation that it was measured in, microseconds.
         times: its own times.
         problem: why there is none, ``""`` if there is one.
         lasting: whether it would come out so again; a process that died or took too long may do better.

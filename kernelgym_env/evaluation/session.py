@@ -5,6 +5,7 @@ Every outcome of a submission is an `Evaluation`; only infrastructure raises.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import platform
@@ -298,6 +299,7 @@ class Session:
             if name not in known or known[name].drifted(eager_us):
                 worker = judging.twin(reference.task.source, timed.weight_seed, reference.init_tree, way=name)
                 measured = measure_way(judging, worker, twin, timed.contents, reference, timed.rng)
+                measured = dataclasses.replace(measured, eager_us=eager_us)  # drift is told from like measurements
                 worker.stop()
                 if name not in known or not measured.problem:  # what worked before fails for a passing reason
                     known[name] = measured

@@ -186,8 +186,7 @@ def measure_way(
             return Baseline(problem=ended.detail[:_PROBLEM_CHARS], lasting=False)
         except Outcome as outcome:
             return Baseline(problem=without_values(outcome.detail)[:_PROBLEM_CHARS])
-    eager_us = timing(theirs.blocks, way.clock).median_us
-    return Baseline(result.speedup, eager_us, timing(ours.blocks, way.clock))
+    return Baseline(result.speedup, times=timing(ours.blocks, way.clock))
 
 
 def _ready(judging: Judging, worker: Worker, contents: Contents, reference: Reference, seconds: float) -> None:
