@@ -41,6 +41,7 @@ from kernelgym_env.evaluation.cupti import CuptiError, Tracer
 from kernelgym_env.evaluation.delivery import Courier
 from kernelgym_env.evaluation.denied import Denied, watch_captures
 from kernelgym_env.evaluation.device_clock import DeviceClock
+from kernelgym_env.evaluation.operators import Recorded
 from kernelgym_env.evaluation.ways import WAYS
 from kernelgym_env.evaluation.weights import describe_tensors, tensors_of
 
@@ -303,17 +304,19 @@ class _Harness:
 
         Its output goes to the output buffer.
         """
-        mode = Denied(frozenset(command["allowed"]))
+        allowed = frozenset(command["allowed"])
+        mode, record = Denied(allowed), Recorded(allowed)
         answer: dict[str, Any] = {"ok": True}
         try:
-            with torch.no_grad(), mode:
+            # on a GPU, what runs on other threads is told by what it launches
+            with record if self.device == "cpu" else nullcontext(), torch.no_grad(), mode:
                 result = self.model(*self.arguments)
             self._sync()
             answer |= self._deliver(result, command["out"], "out")
             self._sync()
         except BaseException as error:  # the refusal itself, or what the submission made of it
             answer["failed"] = _describe_error(error)
-        answer["found"] = list(mode.found)[:32]
+        answer["found"] = list(dict.fromkeys([*mode.found, *record.found]))[:32]
         answer["captured"] = self.captured[:32]
         return answer
 
@@ -326,21 +329,26 @@ class _Harness:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         byte = ctypes.c_uint8.from_address(self.buffers["inside"].bytes.data_ptr())
-        depth = 0
+        depth = interpreted = 0
 
         def inside(enters: bool) -> None:
             nonlocal depth
             depth += 1 if enters else -1
             byte.value = depth > 0
 
+        def interprets(enters: bool) -> None:
+            nonlocal interpreted
+            interpreted += enters
+            inside(enters)
+
         calls, end = 0, time.monotonic() + command["seconds"]
-        with torch.no_grad(), Denied(frozenset(command["allowed"]), inside=inside), _told_of_interpreter(inside):
+        with torch.no_grad(), Denied(frozenset(command["allowed"]), inside=inside), _told_of_interpreter(interprets):
             while not calls or time.monotonic() < end:
                 self.model(*self.arguments)
                 self._sync()
                 calls += 1
         torch.set_num_threads(threads)
-        return {"calls": calls}
+        return {"calls": calls, "interpreted": interpreted}
 
     def do_batch(self, command: dict[str, Any]) -> dict[str, Any]:
         """So many calls, without a clock of this process.

@@ -68,7 +68,9 @@ def _scrubbed() -> dict[str, str]:
     """The environment a candidate may see: no tokens, no home."""
     kept = {name: value for name, value in os.environ.items() if name in _PASSED or name.startswith(_PASSED_PREFIXES)}
     # the interpreter's own scripts last: torch calls `ninja` by name, also where the environment is not activated
-    return {**kept, "PATH": os.pathsep.join([kept.get("PATH", os.defpath), sysconfig.get_path("scripts")])}
+    path = os.pathsep.join([kept.get("PATH", os.defpath), sysconfig.get_path("scripts")])
+    # torch's recorder would write into what the submission prints
+    return {**kept, "PATH": path, "KINETO_LOG_LEVEL": "99"}
 
 
 class Zygote:
@@ -357,11 +359,11 @@ class Worker:
             if self._control.fileno() in ready:
                 try:
                     message = self._reader.feed()
+                    if message is not None and not self.isolation:
+                        message = self._enter(message)
+                        end = time.monotonic() + seconds
                 except wire.WireError as error:
                     raise self._end(str(error)) from None
-                if message is not None and not self.isolation:
-                    message = self._enter(message)
-                    end = time.monotonic() + seconds
                 if message is not None:
                     if message.get("nonce") != self._nonce:
                         self.kill()
