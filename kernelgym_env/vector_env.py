@@ -130,9 +130,7 @@ class KernelVectorEnv(Rules, VectorEnv[dict[str, Any], Sequence[str], NDArray[An
         """The seed of each of them."""
         return tuple(self._seeded(index)[1] for index in range(self.num_envs))
 
-    def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> _Reset:
+    def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None) -> _Reset:
         """Start an episode in each place, or in some.
 
         Args:

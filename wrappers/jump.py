@@ -87,7 +87,7 @@ class RewardJump(KernelWrapper):
         agreement: float = 0.1,
         rule: str = "slower",
         judge: str | None = None,
-        retest: str = "kernelgym_env.scoring:score",
+        retest: str = "kernelgym_env.scoring:rescore",
     ) -> None:
         super().__init__(
             env, ratio=ratio, absolute=absolute, agreement=agreement, rule=rule, judge=judge, retest=retest
