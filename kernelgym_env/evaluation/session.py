@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from kernelgym_env._version import __version__
+from kernelgym_env.devices import cpu_name
 from kernelgym_env.evaluation.baselines import BaselineCache
 from kernelgym_env.evaluation.checking import (
     check,
@@ -85,7 +86,7 @@ class Session:
     def _look(self) -> tuple[dict[str, str], dict[str, str]]:
         """Describe the device; what workers must know of it."""
         if self.kind == "cpu":
-            return {"name": _cpu_name(), "threads": str(torch.get_num_threads())}, {}
+            return {"name": cpu_name(), "threads": str(torch.get_num_threads())}, {}
         properties = torch.cuda.get_device_properties(self.device)
         capability = f"{properties.major}.{properties.minor}"
         hardware = {
@@ -340,11 +341,3 @@ def _work(reference: Reference, seed: int) -> Work | None:
 def _make_room(known: dict[Any, Any]) -> None:
     if len(known) >= _KNOWN_TASKS:
         known.pop(next(iter(known)))
-
-
-def _cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
