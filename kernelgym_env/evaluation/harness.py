@@ -329,11 +329,12 @@ class _Harness:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         byte = ctypes.c_uint8.from_address(self.buffers["inside"].bytes.data_ptr())
-        depth = interpreted = 0
+        depth = interpreted = operators = 0
 
         def inside(enters: bool) -> None:
-            nonlocal depth
+            nonlocal depth, operators
             depth += 1 if enters else -1
+            operators += enters
             byte.value = depth > 0
 
         def interprets(enters: bool) -> None:
@@ -348,7 +349,7 @@ class _Harness:
                 self._sync()
                 calls += 1
         torch.set_num_threads(threads)
-        return {"calls": calls, "interpreted": interpreted}
+        return {"calls": calls, "interpreted": interpreted, "operators": operators}
 
     def do_batch(self, command: dict[str, Any]) -> dict[str, Any]:
         """So many calls, without a clock of this process.

@@ -41,6 +41,9 @@ _LEAST_US = {"library": 10.0, "tensor": 100.0}
 _LEAST_HOST_US = 100.0
 """The same on the host of a GPU, where launching goes through installed code too."""
 
+_TENSOR_US = 20.0
+"""What of that torch takes for a call, and for each operator in it, while operators are refused."""
+
 _LEAST_ALONE_US = 2.0
 """The same for arithmetic libraries where a submission's own code does next to nothing."""
 
@@ -118,22 +121,29 @@ def check_attribution(judging: Judging, case: Case, reference: Reference) -> Non
         judging.present(worker, case, reference)
         with Sampler(worker.pid, str(worker.folder), _reader(judging.buffers["inside"])) as sampler:
             message = {"op": "repeat", "seconds": _WATCHED_S, "allowed": _let_through(allowed)}
-            calls = interpreted = 0
+            calls = interpreted = operators = 0
             for _ in range(_MOST_ROUNDS):
                 answer = judging.command(worker, message, judging.protocol.deadlines.run_s)
                 if type(answer.get("calls")) is not int or not 1 <= answer["calls"] <= _MOST_CALLS:
                     raise WorkerEnded("garbage", "it did not say how often it called")
                 calls += answer["calls"]
-                interpreted += answer.get("interpreted") is not None and answer["interpreted"] != 0
+                interpreted += _count(answer.get("interpreted"))
+                operators += _count(answer.get("operators"))
                 # a busy machine gives few looks
                 if sampler.shares.seen.total() >= _ENOUGH or sampler.shares.problem:
                     break
     on_host, gemm = judging.device != "cpu", allowed == "gemm"
-    if names := foreign_code(sampler.shares, calls, gemm=gemm, host=on_host, interpreted=bool(interpreted)):
+    if names := foreign_code(
+        sampler.shares, calls, gemm=gemm, host=on_host, interpreted=interpreted > 0, operators=operators
+    ):
         text = f"Installed libraries do the work: {', '.join(names)}. Compute it in your own kernels."
         raise Outcome(Status.POLICY, text, finding="A4")
     if allowed == "forbid" and not on_host and not interpreted and not has_own_code(worker.pid, str(worker.folder)):
         raise Outcome(Status.POLICY, _NO_KERNEL, finding="A3")
+
+
+def _count(told: object) -> int:
+    return told if type(told) is int and told > 0 else 0
 
 
 def _reader(buffer: Buffer) -> Callable[[], bool]:
@@ -150,12 +160,15 @@ def foreign_code(shares: Shares, calls: int, *, gemm: bool, host: bool = False, 
         gemm: whether products may come from a library.
         host: whether the work is a GPU's, so that its host is to wait and launch only.
         interpreted: whether Triton's interpreter ran own kernels, whose work is not seen as own code.
+        operators: number of torch's operators meanwhile; torch needs time of its own to be called.
     """
     names: list[str] = []
     if not calls:
         return names
     for whose, least_us in _LEAST_US.items():
         least_us = _LEAST_HOST_US if host else least_us
+        if whose == "tensor" and not host:
+            least_us = min(least_us, _TENSOR_US * (1 + operators / calls))
         files = {
             name: count
             for (kind, name), count in shares.files.items()
