@@ -151,7 +151,15 @@ def _reader(buffer: Buffer) -> Callable[[], bool]:
     return lambda: byte.value != 0
 
 
-def foreign_code(shares: Shares, calls: int, *, gemm: bool, host: bool = False, interpreted: bool = False) -> list[str]:
+def foreign_code(
+    shares: Shares,
+    calls: int,
+    *,
+    gemm: bool,
+    host: bool = False,
+    interpreted: bool = False,
+    operators: int = 0,
+) -> list[str]:
     """Files of installed code that does a quarter of the work or more, most first; empty if there is none.
 
     Args:
