@@ -135,17 +135,19 @@ def _thread_s(batches: _Batches, fresh: _Fresh, enough: float, single: bool) -> 
     """Seconds of a call by the kernel's account of the main thread."""
     seconds = batches.ran_s
 
+    def after_new(calls: int) -> float:
+        fresh.give()  # which leaves caches behind in which a command takes longer, with calls or without
+        return seconds(calls)
+
     def one() -> float:
-        fresh.give()
-        spent = seconds(1) - nothing
-        fresh.check()
-        return spent
+        return after_new(1) - nothing
 
     def slope() -> float:
         return (seconds(3 * calls) - seconds(calls)) / (2 * calls)
 
-    nothing = statistics.median(seconds(0) for _ in range(_REPEATS))
+    nothing = statistics.median(after_new(0) for _ in range(_REPEATS))
     bound = _least(one, enough)
+    fresh.check()  # of the last one, which nobody knew to be the last; between them it would leave cold caches behind
     if single:
         return bound
     calls, limit = 1, min(_MOST_CALLS, max(1, int(_LONG_S / max(bound, 1e-9))))
@@ -168,9 +170,7 @@ def _device_s(batches: _Batches, fresh: _Fresh, enough: float, single: bool) -> 
         return batches.wall_s(calls, ahead)
 
     def one() -> float:
-        spent = after_new(1) - nothing
-        fresh.check()
-        return spent
+        return after_new(1) - nothing
 
     def slope() -> float:
         wait_s = min(4 * calls * host, _LONG_S)
@@ -178,6 +178,7 @@ def _device_s(batches: _Batches, fresh: _Fresh, enough: float, single: bool) -> 
 
     nothing = statistics.median(after_new(0) for _ in range(_REPEATS))
     bound = _least(one, enough + _SLACK_S["single"]) - _SLACK_S["single"]
+    fresh.check()
     if single or host * _FEW > _BATCH_S:
         return bound  # long enough for a single one to tell, where others are possible
     calls = max(_FEW, min(_QUEUED, int(_BATCH_S / host)))
