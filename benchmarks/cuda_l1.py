@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.progress import track
 
 import kernelgym_env
+from kernelgym_env.cli.output import finite
 from kernelgym_env.devices import cuda_device_names
 from kernelgym_env.evaluation.protocols import get_protocol
 from kernelgym_env.evaluation.result import Evaluation, Status
@@ -94,17 +95,7 @@ def group(name: str) -> str:
 def save(path: Path, document: dict[str, Any]) -> None:
     """Write the results, with NaN as null."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(_strict(document), indent=1))
-
-
-def _strict(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _strict(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_strict(item) for item in value]
-    return value
+    path.write_text(json.dumps(finite(document), indent=1))
 
 
 def judge(arguments: argparse.Namespace, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -10,11 +10,8 @@ eager reference itself takes another time than it did then, by more than drift e
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +19,7 @@ from typing import Any
 
 from kernelgym_env import settings
 from kernelgym_env.evaluation.result import Timing
+from kernelgym_env.keeping import digest, write_whole
 
 __all__ = ["DRIFT", "Baseline", "BaselineCache"]
 
@@ -91,14 +89,11 @@ class BaselineCache:
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         document = {"key": dict(key), "baselines": {name: asdict(one) for name, one in baselines.items()}}
-        fd, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1)
-        os.replace(name, path)
+        write_whole(path, json.dumps(document, indent=1))
 
     def _path(self, key: Mapping[str, Any]) -> Path:
-        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
-        return self._folder / digest[:2] / f"{digest}.json"
+        name = digest(key)
+        return self._folder / name[:2] / f"{name}.json"
 
 
 def _baseline(data: Mapping[str, Any]) -> Baseline:

@@ -6,11 +6,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
-import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.result import Evaluation, Status
+from kernelgym_env.keeping import digest, write_whole
 
 __all__ = ["KEPT", "EvaluationCache"]
 
@@ -74,7 +73,7 @@ class EvaluationCache:
 
     def load(self, key: Mapping[str, Any]) -> Evaluation | None:
         """What is kept under a key of plain data; None where there is nothing."""
-        name = _digest(key)
+        name = digest(key)
         if self.folder is not None:
             return self._read(self._path(name), key)
         with self._lock:
@@ -94,7 +93,7 @@ class EvaluationCache:
         """
         if evaluation.status not in KEPT:
             return False
-        name = _digest(key)
+        name = digest(key)
         if self.folder is not None:
             self._write(self._path(name), key, evaluation)
             return True
@@ -118,7 +117,7 @@ class EvaluationCache:
                 if status.st_mode & _WRITABLE_BY_OTHERS or status.st_size > _LARGEST:
                     raise ValueError("others may write it, or it is too large")
                 data = json.loads(file.read(_LARGEST + 1))
-            if data["key"] != json.loads(json.dumps(key)) or data["digest"] != _digest(data["evaluation"]):
+            if data["key"] != json.loads(json.dumps(key)) or data["digest"] != digest(data["evaluation"]):
                 raise ValueError("not what was written")
             evaluation = Evaluation.from_dict(data["evaluation"])
             if evaluation.status not in KEPT:
@@ -134,17 +133,6 @@ class EvaluationCache:
     @staticmethod
     def _write(path: Path, key: Mapping[str, Any], evaluation: Evaluation) -> None:
         data = evaluation.to_dict()
-        document = {"key": dict(key), "digest": _digest(data), "evaluation": data}
+        document = {"key": dict(key), "digest": digest(data), "evaluation": data}
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-        try:
-            with os.fdopen(fd, "w", encoding="utf-8") as file:
-                json.dump(document, file)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
-
-
-def _digest(data: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+        write_whole(path, json.dumps(document))

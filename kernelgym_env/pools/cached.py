@@ -20,8 +20,6 @@ look like an earlier, honest one. ``exact=True`` compares texts instead; use it 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import threading
 from collections import Counter
@@ -38,6 +36,7 @@ from kernelgym_env.evaluation.result import SCHEMA, Evaluation, Status
 from kernelgym_env.evaluation.source import detect_backend
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.evaluation.timing_rules import retest_reason, timing_rule
+from kernelgym_env.keeping import digest
 from kernelgym_env.pools.base import Evaluator
 
 __all__ = ["Cacheable", "CachedPool", "uncached"]
@@ -161,7 +160,7 @@ class CachedPool:
         return {
             "schema": SCHEMA,
             "task": task.id,
-            "task_hash": hashlib.sha256(json.dumps(task.to_dict(), sort_keys=True).encode()).hexdigest(),
+            "task_hash": digest(task.to_dict()),
             "program": submission.source_hash if self.exact else program_hash(source),
             "files": dict(submission.files or {}),
             "backend": submission.backend if submission.backend != "auto" else detect_backend(source),
