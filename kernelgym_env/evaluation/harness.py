@@ -163,6 +163,19 @@ class _BuildWatch:
         cpp_extension._run_ninja_build = watched
 
 
+class _Inside:
+    """Whether the calling code is inside what is let through, told at each entry and exit; shown in a shared byte."""
+
+    def __init__(self, shown: ctypes.c_uint8 | None = None) -> None:
+        self.depth = self.entered = 0
+        self._shown = ctypes.c_uint8() if shown is None else shown
+
+    def __call__(self, enters: bool) -> None:
+        self.depth += 1 if enters else -1
+        self.entered += enters
+        self._shown.value = self.depth > 0
+
+
 class _Harness:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -328,14 +341,8 @@ class _Harness:
         """
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        byte = ctypes.c_uint8.from_address(self.buffers["inside"].bytes.data_ptr())
-        depth = interpreted = operators = 0
-
-        def inside(enters: bool) -> None:
-            nonlocal depth, operators
-            depth += 1 if enters else -1
-            operators += enters
-            byte.value = depth > 0
+        inside = _Inside(ctypes.c_uint8.from_address(self.buffers["inside"].bytes.data_ptr()))
+        interpreted = 0
 
         def interprets(enters: bool) -> None:
             nonlocal interpreted
@@ -349,7 +356,7 @@ class _Harness:
                 self._sync()
                 calls += 1
         torch.set_num_threads(threads)
-        return {"calls": calls, "interpreted": interpreted, "operators": operators}
+        return {"calls": calls, "interpreted": interpreted, "operators": inside.entered}
 
     def do_batch(self, command: dict[str, Any]) -> dict[str, Any]:
         """So many calls, without a clock of this process.
@@ -380,11 +387,7 @@ class _Harness:
         """
         if self.tracer is None:
             return {"problem": self.no_tracer}
-        depth = 0
-
-        def inside(enters: bool) -> None:
-            nonlocal depth
-            depth += 1 if enters else -1
+        inside = _Inside()
 
         def run() -> None:
             allowed = command["allowed"]
@@ -395,7 +398,7 @@ class _Harness:
             self._sync()
 
         try:
-            kernels = self.tracer.trace(run, lambda: depth > 0)
+            kernels = self.tracer.trace(run, lambda: inside.depth > 0)
         except CuptiError as error:
             return {"problem": str(error)}
         return {"kernels": [dataclasses.asdict(kernel) for kernel in kernels[:_MOST_KERNELS]]}

@@ -147,13 +147,10 @@ class Judging:
         folder = self._prebuild(weight_seed) if compiles and self.device != "cpu" else None
         with self.stages.time("queue"):
             self.quiet.enter()
-        worker = self._fork(folder)
-        self.candidate = worker
-        worker.post(self._load(worker.folder, self.submission.source, ENTRY, weight_seed, init))
         # sources that build without load_inline build again here, so the longer deadline holds
         self.import_stage = "build" if compiles else "start"
         self._start_s = self.protocol.deadlines.build_s if compiles else self.protocol.deadlines.import_s
-        return worker
+        return self._start(folder, weight_seed, init)
 
     def relaunch(self, weight_seed: int, init: dict[str, Any]) -> Worker:
         """End the candidate and fork another one from the same source, which finds what the first one compiled."""
@@ -163,7 +160,10 @@ class Judging:
         old.close(keep_folder=True)
         keep_caches(old.folder)
         self._shown.clear()
-        self.candidate = worker = self._fork(old.folder)
+        return self._start(old.folder, weight_seed, init)
+
+    def _start(self, folder: Path | None, weight_seed: int, init: dict[str, Any]) -> Worker:
+        self.candidate = worker = self._fork(folder)
         worker.post(self._load(worker.folder, self.submission.source, ENTRY, weight_seed, init))
         return worker
 
@@ -320,6 +320,17 @@ class Judging:
             if not _same_value(value, got):
                 return Verdict(False, math.inf, f"{path}: the value differs from the reference's.")
         return compare_all(self.outputs("out", wanted, found), case.expected, self.protocol)
+
+    def refuse_wrong(self, answer: dict[str, Any], case: Case, reference: Reference) -> None:
+        """Compare what a call gave that was timed.
+
+        Raises:
+            Outcome: if it is wrong.
+        """
+        reference.expect(case)
+        verdict = self.compare(answer, case, reference)
+        if not verdict.ok:
+            raise Outcome(Status.WRONG, f"In a timed call: {verdict.message}", finding="D8")
 
     def outputs(self, name: str, wanted: list[Any], found: list[Any]) -> list[torch.Tensor]:
         """The tensors in an output buffer, laid out as the worker says it left them.

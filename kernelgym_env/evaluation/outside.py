@@ -25,9 +25,8 @@ from collections.abc import Callable
 
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.contents import Contents
-from kernelgym_env.evaluation.judging import Judging, Outcome
+from kernelgym_env.evaluation.judging import Judging
 from kernelgym_env.evaluation.reference import Reference
-from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.workers import Worker
 
 __all__ = ["DISAGREE", "TAMPERED", "outside_us", "overstated"]
@@ -99,10 +98,7 @@ class _Fresh:
         """
         message = {"op": "last", "out": self._reference.out_tree}
         answer = self._judging.command(self._worker, message, self._judging.protocol.deadlines.run_s)
-        self._reference.expect(self._case)
-        verdict = self._judging.compare(answer, self._case, self._reference)
-        if not verdict.ok:
-            raise Outcome(Status.WRONG, f"In a timed call: {verdict.message}", finding="D8")
+        self._judging.refuse_wrong(answer, self._case, self._reference)
 
 
 class _Batches:

@@ -153,7 +153,7 @@ class Session:
             # another judge on this machine would refuse it too, so this is no case for another try
             status, detail = Status.FAULT, str(error)
         except WorkerEnded as ended:
-            status = Status.TIMEOUT if ended.kind == "timeout" else Status.CRASH
+            status = ended.status
             detail = f"In the {stages.current} stage: {ended.detail}."
         finally:
             judging.close()

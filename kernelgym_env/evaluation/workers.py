@@ -26,6 +26,7 @@ from typing import Any
 
 from kernelgym_env import settings
 from kernelgym_env.evaluation import processes, wire
+from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.sandbox.readable import private_places
 from kernelgym_env.evaluation.sandbox.warden import Cell, SandboxError, Warden
@@ -62,6 +63,11 @@ class WorkerEnded(Exception):
         super().__init__(detail)
         self.kind = kind
         self.detail = detail
+
+    @property
+    def status(self) -> Status:
+        """How the evaluation of a submission ends for which it was the worker."""
+        return Status.TIMEOUT if self.kind == "timeout" else Status.CRASH
 
 
 def _scrubbed() -> dict[str, str]:
