@@ -315,6 +315,7 @@ class Rules:
             "speedup_high": shown.speedup_high,
             "speedup_compile": shown.speedup_compile,
             "coverage": shown.coverage,
+            "roofline_fraction": shown.roofline_fraction,
             "best_speedup": episode.best_speedup,
             "finding_ids": tuple(finding.id for finding in shown.findings),
             "fault": shown.fault,

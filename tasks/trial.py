@@ -5,6 +5,7 @@ task of any size is tried in milliseconds. The reference's code runs in the call
 
 - `Trial` -- what was seen.
 - `try_task` -- runs a task.
+- `REAL_ELEMENTS` -- up to how many elements it does so on the CPU.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import Any
 
 from kernelgym_env.tasks.model import Task
 
-__all__ = ["Trial", "try_task"]
+__all__ = ["REAL_ELEMENTS", "Trial", "try_task"]
 
-_REAL_ELEMENTS = 1 << 22
+REAL_ELEMENTS = 1 << 22
+"""Up to so many elements a reference that the meta device cannot run is run on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def try_task(task: Task, *, call: bool = True) -> Trial:
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a reference that warns would do so once for each size that is tried
         trial = _run(task, "meta", call)
-        if trial.state == "unknown" and trial.elements <= _REAL_ELEMENTS:
+        if trial.state == "unknown" and trial.elements <= REAL_ELEMENTS:
             trial = _run(task, "cpu", call)
         return trial
 

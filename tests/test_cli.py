@@ -48,7 +48,7 @@ def get_init_inputs():
 RIGHT = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x + x + 1\n"
 WRONG = RIGHT.replace("+ 1", "+ 2")
 SLEEPY = "import time\ntime.sleep(30)\n" + RIGHT
-COMMANDS = ("eval", "tasks", "show", "audit", "redteam", "validate", "doctor")
+COMMANDS = ("eval", "tasks", "show", "audit", "roofline", "redteam", "validate", "doctor")
 
 
 @pytest.fixture
@@ -428,6 +428,24 @@ def test_tasks_of_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_tasks_without_a_match(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tasks", "--suite", "core", "--tag", "reduction", "--tag", "attention"]) == 0
     assert capsys.readouterr().out == "No task has all of this.\n"
+
+
+def test_roofline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["roofline", "core", "--id", "KernelGym/RowSum", "--on", "NVIDIA H200", "--on", "Tesla T4"]) == 0
+    printed = capsys.readouterr().out
+    assert "KernelGym/RowSum" in printed and "Tesla T4" in printed and "memory" in printed
+    assert main(["roofline", "KernelGym/Matmul", "--protocol", "makora", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["protocol"] == "makora"
+    assert data["tasks"][0]["bounds"] == {"NVIDIA H200": "compute"}
+    (folder / "broken.py").write_text(TASK.replace("return x", "return y"))
+    assert main(["roofline", "broken.py"]) == 1
+    assert "cannot be counted" in " ".join(capsys.readouterr().out.split())
+
+
+def test_roofline_refuses_a_device_without_a_data_sheet(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["roofline", "core", "--on", "H200"]) == 2
+    assert "Unknown device with a data sheet: 'H200'. Allowed: NVIDIA A10," in capsys.readouterr().err
 
 
 def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

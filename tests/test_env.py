@@ -404,6 +404,7 @@ INFO = {
     "speedup_high": float,
     "speedup_compile": float,
     "coverage": float,
+    "roofline_fraction": float,
     "best_speedup": float,
     "finding_ids": tuple,
     "fault": str,
@@ -591,3 +592,15 @@ def test_global_random_state_is_left_alone(env):
     env.step(GOOD)
     env.action_space.sample()
     assert (np.random.get_state()[1].tolist(), random.getstate()) == before
+
+
+def test_info_has_the_share_of_the_roofline():
+    env = gym.make("KernelGym/RowSum-v0", pool="simulated", turns=2)
+    _, info = env.reset(seed=0)
+    assert math.isnan(info["roofline_fraction"])
+    info = env.step("no source")[4]
+    assert math.isnan(info["roofline_fraction"])  # nothing was timed
+    info = env.step("class ModelNew: ...")[4]
+    times = info["evaluation"]["times"]
+    assert info["roofline_fraction"] == times["floor"]["median_us"] / times["candidate"]["median_us"]
+    assert 0 < info["roofline_fraction"] < 1

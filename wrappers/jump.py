@@ -214,6 +214,7 @@ class RewardJump(KernelWrapper):
             speedup_high=final.speedup_high,
             speedup_compile=final.speedup_compile,
             coverage=final.coverage,
+            roofline_fraction=final.roofline_fraction,
             best_speedup=at_start["best_speedup"],
             finding_ids=tuple(finding.id for finding in final.findings),
             evaluation=final.to_dict(),

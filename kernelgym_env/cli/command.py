@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 
 from kernelgym_env._version import __version__
-from kernelgym_env.cli import audit, doctor, evaluate, redteam, show, tasks, validate
+from kernelgym_env.cli import audit, doctor, evaluate, redteam, roofline, show, tasks, validate
 from kernelgym_env.cli.output import BROKEN_PIPE, FAULT, INTERRUPTED, USAGE
 from kernelgym_env.errors import KernelGymError, unknown_name
 
@@ -24,6 +24,7 @@ _COMMANDS = {
     "tasks": tasks,
     "show": show,
     "audit": audit,
+    "roofline": roofline,
     "redteam": redteam,
     "validate": validate,
     "doctor": doctor,

@@ -31,10 +31,9 @@ class _Regions:
     def add(self, tensor: torch.Tensor, most: int | None = None) -> None:
         """Count a tensor, or at most so many bytes of it."""
         size = _extent(tensor)
-        place: Any = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
-        storage = tensor.untyped_storage()
-        parts = self._parts.setdefault(storage.data_ptr(), {})
-        self._size[storage.data_ptr()] = storage.nbytes()
+        place: Any = (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+        parts = self._parts.setdefault(_storage(tensor), {})
+        self._size[_storage(tensor)] = tensor.untyped_storage().nbytes()
         if most is not None:
             place, size = (place, len(parts)), min(size, most)
         parts[place] = size
@@ -53,7 +52,7 @@ class Touched(TorchDispatchMode):
 
     def __init__(self, given: Iterable[torch.Tensor]) -> None:
         super().__init__()
-        self._given = {tensor.untyped_storage().data_ptr() for tensor in _stored(given)}
+        self._given = {_storage(tensor) for tensor in _stored(given)}
         self._read = _Regions()
         self._overwritten = _Regions()
 
@@ -77,7 +76,7 @@ class Touched(TorchDispatchMode):
             self._read.add(tensor)
 
     def _of(self, value: Any) -> Iterator[torch.Tensor]:
-        return (tensor for tensor in _stored(tree_leaves(value)) if tensor.untyped_storage().data_ptr() in self._given)
+        return (tensor for tensor in _stored(tree_leaves(value)) if _storage(tensor) in self._given)
 
     @property
     def read_bytes(self) -> int:
@@ -88,9 +87,15 @@ class Touched(TorchDispatchMode):
         """Bytes that results take up beside the given tensors, and those of given tensors that were overwritten."""
         made = _Regions()
         for tensor in _stored(results):
-            if tensor.untyped_storage().data_ptr() not in self._given:
+            if _storage(tensor) not in self._given:
                 made.add(tensor)
         return made.total + self._overwritten.total
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    """What tells storages apart that are there at the same time, also on the meta device, where none has an address."""
+    identity: int = tensor.untyped_storage()._cdata
+    return identity
 
 
 def _stored(values: Iterable[Any]) -> Iterator[torch.Tensor]:

@@ -204,6 +204,19 @@ class Evaluation:
         return self.status is not Status.FAULT
 
     @property
+    def roofline_fraction(self) -> float:
+        """Floor of the task over the submission's time, both of `times`; NaN where one of them is unknown.
+
+        Above 1 for a time below the floor, which is no proof of anything; see `kernelgym_env.evaluation.roofline`.
+
+        >>> times = {"candidate": Timing(50.0), "floor": Timing(20.0)}
+        >>> Evaluation("KernelGym/Relu", Status.CORRECT, times=times).roofline_fraction
+        0.4
+        """
+        candidate = self.times["candidate"].median_us
+        return self.times["floor"].median_us / candidate if candidate > 0 else NAN
+
+    @property
     def overhead_s(self) -> float:
         """Seconds spent beside the build and the timing stage (queue not counted)."""
         stages = self.stages_s

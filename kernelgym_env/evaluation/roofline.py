@@ -14,6 +14,7 @@ reaches is something to report; neither decides a verdict. A device that is not 
 - `machine` -- the data sheet of a device, by its name.
 - `fastest_format`, `is_loose` -- the fastest number format that a tolerance may let pass.
 - `floor_us`, `floor_fraction` -- the floor, and a time's share of it.
+- `bound_of` -- whether the floor comes from bytes or from operations.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ __all__ = [
     "MACHINES",
     "Machine",
     "Work",
+    "bound_of",
     "count_work",
     "fastest_format",
     "floor_fraction",
@@ -238,8 +240,30 @@ def floor_us(work: Work, device: Machine, *, loose: bool = False) -> float:
     """
     if not device.known:
         return math.nan
+    return max(_seconds(work, device, loose)) * 1e6
+
+
+def bound_of(work: Work, device: Machine, *, loose: bool = False) -> str:
+    """What a floor comes from: ``memory`` or ``compute``; ``""`` for an unknown device.
+
+    Args:
+        work: what is to be done.
+        device: the rates.
+        loose: see `is_loose`.
+
+    >>> bound_of(Work(flops=2 * 4096**3, bytes=3 * 4 * 4096**2), machine("NVIDIA H200"))
+    'compute'
+    """
+    if not device.known:
+        return ""
+    memory, compute = _seconds(work, device, loose)
+    return "memory" if memory >= compute else "compute"
+
+
+def _seconds(work: Work, device: Machine, loose: bool) -> tuple[float, float]:
+    """Least times of the bytes and of the operations."""
     rate = device.flops_per_s.get(fastest_format(work.dtype, loose=loose), math.inf)
-    return max(work.bytes / device.bytes_per_s, work.flops / rate) * 1e6
+    return work.bytes / device.bytes_per_s, work.flops / rate
 
 
 def floor_fraction(floor: float, time_us: float) -> float:

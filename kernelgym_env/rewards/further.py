@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.result import Evaluation
-from kernelgym_env.rewards._parts import NEUTRAL, finite, number_or, time_us
+from kernelgym_env.rewards._parts import NEUTRAL, finite, number_or
 from kernelgym_env.rewards.published import kevin
 
 __all__ = ["improvement", "log_speedup", "roofline_fraction"]
@@ -73,9 +73,7 @@ def roofline_fraction(evaluation: Evaluation) -> float:
     """
     if not evaluation.credited:
         return 0.0
-    candidate = time_us(evaluation, "candidate")
-    fraction = time_us(evaluation, "floor") / candidate if candidate > 0 else 0.0
-    return min(max(number_or(fraction, 0.0), 0.0), 1.0)
+    return min(max(number_or(evaluation.roofline_fraction, 0.0), 0.0), 1.0)
 
 
 def improvement(

@@ -36,6 +36,7 @@ def test_the_slower_evaluation_counts_everywhere():
     assert observation["prompt"] == before["prompt"]
     assert (info["speedup"], info["speedup_low"], info["speedup_high"]) == (2.0, 1.9, 2.1)
     assert info["evaluation"]["speedup"] == info["best_speedup"] == 2.0
+    assert math.isnan(info["roofline_fraction"])
     assert info["retest"] == "slower"
     assert info["trust"] == pytest.approx(2 / 18)
     assert "2.00x" in observation["feedback"]
