@@ -14,17 +14,31 @@ from typing import IO, Any
 
 from kernelgym_env import devices
 from kernelgym_env._version import __version__
-from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.evaluation.protocols import Protocol, get_protocol
 from kernelgym_env.tasks.model import Task
 
-__all__ = ["DEFAULT_PROTOCOLS", "Auditor"]
+__all__ = ["BACKENDS", "DEFAULT_PROTOCOLS", "Auditor", "check_backend"]
 
 DEFAULT_PROTOCOLS = ("strict", "kernelbench")
 """The protocol of this package, and the one that published results are judged by."""
 
+BACKENDS = ("inductor", "aot_eager")
+"""Backends of `torch.compile`: its own, and one that traces and generates no code, which takes a second."""
+
 _SHARE_OF_MEMORY = 0.75
 _GIB = 2**30
+
+
+def check_backend(backend: str) -> str:
+    """Return a backend that an audit may compile with, ``""`` for none.
+
+    Raises:
+        UnknownNameError: for another name.
+    """
+    if backend not in ("", *BACKENDS):
+        raise unknown_name("backend of torch.compile:", backend, BACKENDS)
+    return backend
 
 
 class Auditor:
@@ -40,6 +54,8 @@ class Auditor:
         deadline_s: seconds for a task, all protocols together.
         memory_gib: resident memory of the host that a task may take; None takes three quarters of what there is.
         threads: CPU threads, 0 for torch's default.
+        backend: of `torch.compile`, e.g. ``inductor``, to see whether references work with it too, which takes many
+            times as long; ``""`` leaves that out.
 
     Raises:
         UnknownNameError: for an unknown protocol.
@@ -55,6 +71,7 @@ class Auditor:
         deadline_s: float = 300.0,
         memory_gib: float | None = None,
         threads: int = 0,
+        backend: str = "",
     ) -> None:
         for name, value in (("elements", elements), ("threads", threads)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -74,6 +91,7 @@ class Auditor:
         self.deadline_s = deadline_s
         self.memory_gib = memory_gib
         self.threads = threads
+        self.backend = check_backend(backend)
         self._server: subprocess.Popen[bytes] | None = None
         self._answers: IO[bytes] | None = None
 
@@ -101,6 +119,7 @@ class Auditor:
             "device": self.device,
             "elements": self.elements,
             "threads": self.threads,
+            "backend": self.backend,
             "deadline_s": self.deadline_s,
             "memory_gib": self.memory_gib,
         }

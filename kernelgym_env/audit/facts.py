@@ -42,13 +42,14 @@ _RANDOM = "is not deterministic"
 _OUT_OF_MEMORY = "out of memory"
 
 
-def measure(task: Task, protocol: Protocol, device: str) -> dict[str, Any]:
+def measure(task: Task, protocol: Protocol, device: str, *, backend: str = "") -> dict[str, Any]:
     """Find out the facts of a task under a protocol.
 
     Args:
         task: sized for the device.
         protocol: how answers would be judged.
         device: ``"cpu"`` or ``"cuda:0"``.
+        backend: of `torch.compile`, to see whether the reference works with it; ``""`` leaves that out.
 
     Returns:
         Plain data. ``state`` is ``ok``; ``fails``, with ``why``, where the reference does not work; or ``memory`` where
@@ -66,16 +67,18 @@ def measure(task: Task, protocol: Protocol, device: str) -> dict[str, Any]:
         - ``time_us``, ``wall_us``, ``launch_us``: median of a call on the device's clock, a call among many on the
           wall's, and the least that any call costs.
         - ``bytes``: of inputs, weights and output, the peak of one call and of the whole audit.
+        - ``compiled``: with a backend, its name, whether the compiled reference ``passes``, and ``why`` it does not.
         - ``finite``: share of finite elements in the output; ``rms``: root mean square of the output.
     """
     torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = protocol.tf32
-    return _Audit(task, protocol, device).facts()
+    return _Audit(task, protocol, device, backend).facts()
 
 
 class _Audit:
     """One audit in progress."""
 
-    def __init__(self, task: Task, protocol: Protocol, device: str) -> None:
+    def __init__(self, task: Task, protocol: Protocol, device: str, backend: str) -> None:
+        self.backend = backend
         self.task = task
         self.protocol = protocol
         self.device = device
@@ -106,6 +109,8 @@ class _Audit:
             for part in (self.null, self.repeated, self.inputs, self.weights, self.precision):
                 self.step(part.__name__, lambda part=part: part(reference, case))  # type: ignore[misc]
         self.found["bytes"]["audit"] = clocks.peak_bytes(reference.device)
+        if self.backend and case.expected:
+            self.step("compiled", lambda: self.compiled(reference, case))  # last: the compiler takes memory of its own
         return self.found
 
     def step(self, name: str, work: Callable[[], dict[str, Any]]) -> None:
@@ -244,6 +249,18 @@ class _Audit:
             output = [tensor.to(wanted.reference) for tensor, wanted in zip(output, case.expected, strict=True)]
             formats[name] = {"passes": self.accepts(output, case), "how": how}
         return {"precision": formats}
+
+    def compiled(self, reference: Reference, case: Case) -> dict[str, Any]:
+        said = {"backend": self.backend, "passes": False, "why": ""}
+        try:
+            with torch.no_grad():
+                output = _tensors(torch.compile(reference.model, backend=self.backend)(*clone(case.inputs)))
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:  # compilers raise whatever they like
+            return {"compiled": {**said, "why": f"{type(error).__name__}: {error}"[:_REASON_CHARS]}}
+        passes = self.accepts(output, case)
+        return {"compiled": {**said, "passes": passes, "why": "" if passes else "its output differs"}}
 
     def accepts(self, output: list[torch.Tensor], case: Case) -> bool:
         if not _alike(output, case):

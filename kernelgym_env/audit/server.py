@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -31,6 +32,8 @@ __all__ = ["audit", "main", "watch"]
 _LOOK_S = 0.05
 _CHUNK = 1 << 16
 _REASON_CHARS = 300
+_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+_COMPILERS = "TORCHINDUCTOR_COMPILE_THREADS"  # one: no pool of processes that would outlive the child
 
 
 def audit(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,7 +41,8 @@ def audit(job: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         job: ``task``, a `Task` as plain data, sized for the device; ``protocols``, as plain data; ``device``;
-            ``elements``, to which the task is to be shrunk, 0 for its own size; ``threads``, 0 for torch's default.
+            ``elements``, to which the task is to be shrunk, 0 for its own size; ``threads``, 0 for torch's default;
+            ``backend``, of `torch.compile`, ``""`` to leave that out.
 
     Returns:
         ``device``, its name; ``torch``, its version; ``sizes``, the constants that were rewritten; ``protocols``, by
@@ -61,7 +65,8 @@ def audit(job: Mapping[str, Any]) -> dict[str, Any]:
         before = task.constants()
         found["sizes"] = {name: value for name, value in shrunk.constants().items() if value != before[name]}
         task = shrunk
-    return {**found, "protocols": {protocol.name: measure(task, protocol, job["device"]) for protocol in protocols}}
+    measured = {p.name: measure(task, p, job["device"], backend=job["backend"]) for p in protocols}
+    return {**found, "protocols": measured}
 
 
 def watch(pid: int, answer: int, stdin: int, *, deadline_s: float, memory_bytes: int) -> tuple[bytes, str]:
@@ -98,6 +103,14 @@ def watch(pid: int, answer: int, stdin: int, *, deadline_s: float, memory_bytes:
 
 def main(descriptor: int) -> int:
     """Serve until stdin ends."""
+    # what compilers keep is shared by all children, and no child may live to remove it
+    with tempfile.TemporaryDirectory(prefix="kernelgym-audit-", ignore_cleanup_errors=True) as folder:
+        os.environ.update({name: f"{folder}/{name.lower()}" for name in _CACHES})
+        os.environ[_COMPILERS] = "1"
+        return _serve(descriptor)
+
+
+def _serve(descriptor: int) -> int:
     pending = b""
     while part := os.read(0, _CHUNK):
         pending += part
@@ -112,6 +125,10 @@ def main(descriptor: int) -> int:
 
 def _in_child(job: Mapping[str, Any]) -> dict[str, Any] | None:
     """The facts, or ``{"state": …, "why": …}`` where the child was killed or died; None if nobody waits for them."""
+    if job["backend"]:
+        # seconds that children need not spend; neither starts a thread
+        import torch._dynamo
+        import torch._inductor.compile_fx  # noqa: F401
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
