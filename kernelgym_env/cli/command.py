@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 
 from kernelgym_env._version import __version__
-from kernelgym_env.cli import audit, doctor, evaluate, redteam, roofline, show, tasks, validate
+from kernelgym_env.cli import audit, doctor, evaluate, redteam, roofline, show, synth, tasks, validate
 from kernelgym_env.cli.output import BROKEN_PIPE, FAULT, INTERRUPTED, USAGE
 from kernelgym_env.errors import KernelGymError, unknown_name
 
@@ -25,6 +25,7 @@ _COMMANDS = {
     "show": show,
     "audit": audit,
     "roofline": roofline,
+    "synth": synth,
     "redteam": redteam,
     "validate": validate,
     "doctor": doctor,

@@ -11,5 +11,7 @@ from __future__ import annotations
 
 from kernelgym_env.tasks.synth.generate import generate, nearest
 from kernelgym_env.tasks.synth.operators import OPERATORS
+from kernelgym_env.tasks.synth.pairs import read_pairs
+from kernelgym_env.tasks.synth.sift import sift
 
-__all__ = ["OPERATORS", "generate", "nearest"]
+__all__ = ["OPERATORS", "generate", "nearest", "read_pairs", "sift"]

@@ -43,16 +43,16 @@ _SIZES: Mapping[str, Mapping[str, tuple[Sequence[int], Sequence[int]]]] = {
 }
 _SIZES_WITH_PRODUCT: Mapping[str, Mapping[str, tuple[Sequence[int], Sequence[int]]]] = {
     "matrix": {
-        "ROWS": ((256, 384), (16384, 24576)),
-        "COLUMNS": ((256, 384, 500), (2048, 3072, 4000)),
+        "ROWS": ((512, 768), (16384, 24576)),
+        "COLUMNS": ((384, 500, 768), (2048, 3072, 4000)),
     },
     "sequence": {
         "BATCH": ((2, 4), (32, 48)),
         "CHANNELS": ((32, 48), (128, 192, 256)),
-        "LENGTH": ((256, 400), (1024, 2048, 3000)),
+        "LENGTH": ((384, 500), (1024, 2048, 3000)),
     },
     "image": {
-        "BATCH": ((2, 4), (48, 64)),
+        "BATCH": ((4, 6), (48, 64)),
         "CHANNELS": ((16, 32), (32, 48, 64)),
         "HEIGHT": ((32, 48), (96, 128)),
         "WIDTH": ((32, 48), (96, 160)),

@@ -20,6 +20,7 @@ _DEPTH = 6
 _SAME = {
     "mm": "matmul",
     "bmm": "matmul",
+    "linear": "matmul",
     "clip": "clamp",
     "multiply": "mul",
     "subtract": "sub",
@@ -79,7 +80,7 @@ def signature(source: str) -> tuple[str, ...]:
     ...     def forward(self, x):
     ...         return torch.relu(self.linear(x)) + 1
     ... ''')
-    ('linear', 'relu', 'add')
+    ('matmul', 'relu', 'add')
     """
     reader = _Reader(ast.parse(source))
     return tuple(reader.forward("Model", 0))
@@ -88,7 +89,7 @@ def signature(source: str) -> tuple[str, ...]:
 def similarity(one: Sequence[str], two: Sequence[str]) -> float:
     """Twice the operators that two sequences have in common, in order, over all of both; 1 for equal ones.
 
-    >>> similarity(["linear", "relu", "add"], ["linear", "gelu", "add"])
+    >>> similarity(["matmul", "relu", "add"], ["matmul", "gelu", "add"])
     0.6666666666666666
     """
     if not one and not two:
