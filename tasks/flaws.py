@@ -5,6 +5,7 @@
 - `known_flaws` -- those of a task: listed ones and measured ones.
 - `is_audited` -- whether there are facts of it.
 - `verified` -- the tasks without any.
+- `MISSING` -- the state of one that could not be looked at on this machine.
 - `METHOD` -- how the facts are found, in a sentence each.
 """
 
@@ -18,7 +19,17 @@ from typing import Any
 
 from kernelgym_env.tasks.model import Task
 
-__all__ = ["MEANINGS", "METHOD", "describe", "flaws_of", "is_audited", "known_flaws", "shipped_facts", "verified"]
+__all__ = [
+    "MEANINGS",
+    "METHOD",
+    "MISSING",
+    "describe",
+    "flaws_of",
+    "is_audited",
+    "known_flaws",
+    "shipped_facts",
+    "verified",
+]
 
 MEANINGS: dict[str, str] = {
     "flaw-zeros": "zeros are accepted",
@@ -32,6 +43,9 @@ MEANINGS: dict[str, str] = {
     "flaw-short": "a call takes hardly longer than launching it",
 }
 """Flaws by tag. `flaw-redundant` is never measured: it is found by reading."""
+
+MISSING = "missing"
+"""State of a task that could not be audited for want of a library or weights, which says nothing about it."""
 
 METHOD: dict[str, str] = {
     "null answers": "Zeros, the best constant for three sets of inputs, and a copy of an input take the place of the "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernelgym_env.errors import InvalidOptionError, UnknownNameError
+from kernelgym_env.evaluation.source import check_format, detect_backend
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.prompts import messages
 from kernelgym_env.prompts.examples import LANGUAGES, NAMES, examples
@@ -60,6 +61,16 @@ def test_refinement_is_bounded_and_asks_for_a_summary():
     assert "2 turns left" in last["content"] and "<summary>" in last["content"]
     over = messages({"prompt": "p", "history": history, "turns_left": 0}, summary=True)[-1]["content"]
     assert over.endswith("The episode is over.")
+
+
+@pytest.mark.parametrize("backend", LANGUAGES)
+def test_examples_are_submissions_in_their_language(backend):
+    found = examples(backend, len(NAMES))
+    assert [example.name for example in found] == list(NAMES)
+    for example in found:
+        assert check_format(example.source) == ""
+        assert detect_backend(example.source) == backend
+        assert example.language == LANGUAGES[backend]
 
 
 @pytest.mark.parametrize("number", range(len(NAMES)))

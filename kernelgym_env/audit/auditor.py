@@ -16,6 +16,8 @@ from kernelgym_env import devices
 from kernelgym_env._version import __version__
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.evaluation.protocols import Protocol, get_protocol
+from kernelgym_env.tasks.flaws import MISSING
+from kernelgym_env.tasks.kernelbench.requirements import missing
 from kernelgym_env.tasks.model import Task
 
 __all__ = ["BACKENDS", "DEFAULT_PROTOCOLS", "Auditor", "check_backend"]
@@ -109,8 +111,9 @@ class Auditor:
         Returns:
             Plain data: ``hash`` of the task as it was given, ``kind`` and ``device``, ``scale``, ``torch`` and
             ``package`` (versions), ``sizes`` (constants that were rewritten to shrink it), and ``protocols``, by name
-            the facts of `kernelgym_env.audit.facts.measure`; also with ``state`` ``timeout``, ``memory``, ``died``, or
-            ``large`` for a task that cannot be shrunk as far, and ``why``.
+            the facts of `kernelgym_env.audit.facts.measure`; also with ``state`` ``timeout``, ``memory`` or ``died``,
+            ``large`` for a task that cannot be shrunk as far, or ``missing`` for one that needs a library or weights
+            which are not on this machine, and ``why``.
         """
         sized = task.for_device(self.kind)
         job = {
@@ -123,7 +126,8 @@ class Auditor:
             "deadline_s": self.deadline_s,
             "memory_gib": self.memory_gib,
         }
-        answer = self._ask(job)
+        lacking = missing(sized)
+        answer = {"state": MISSING, "why": lacking} if lacking else self._ask(job)
         record = {"hash": sized.hash, "kind": self.kind, "scale": self.scale, "package": __version__}
         if "protocols" not in answer:
             answer = {"sizes": {}, "protocols": {protocol.name: dict(answer) for protocol in self.protocols}}

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kernelgym_env.errors import InvalidOptionError
-from kernelgym_env.tasks.flaws import METHOD
+from kernelgym_env.keeping import write_whole
+from kernelgym_env.tasks.flaws import METHOD, MISSING
 
 __all__ = ["SCHEMA", "AuditFile"]
 
@@ -43,7 +43,8 @@ class AuditFile:
         """Whether there is a record of this very task, kind of device and scale, with all protocols."""
         record = self.tasks.get(task_id, {})
         same = (record.get("hash"), record.get("kind"), record.get("scale")) == (digest, kind, scale)
-        return same and set(protocols) <= set(record.get("protocols", {}))
+        known = {name for name, facts in record.get("protocols", {}).items() if facts["state"] != MISSING}
+        return same and set(protocols) <= known
 
     def put(self, task_id: str, record: Mapping[str, Any]) -> None:
         """Take a record in; what there was of the task goes, unless it differs in the protocols alone."""
@@ -64,10 +65,8 @@ class AuditFile:
         lines = [f"{json.dumps(name)}: {json.dumps(record)}" for name, record in document.pop("tasks").items()]
         head = json.dumps(document)[:-1]
         text = f'{head},\n"tasks": {{\n' + ",\n".join(lines) + "\n}}\n"
-        beside = path.with_name(path.name + ".part")
         try:
-            beside.write_text(text, encoding="utf-8")
-            os.replace(beside, path)
+            write_whole(path, text)
         except OSError as error:
             raise InvalidOptionError(f"The audit cannot be written to {str(path)!r}: {error.strerror}.") from error
 

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs=2,
         type=float,
         metavar=("LOW", "HIGH"),
-        help="shortest and longest call in microseconds, with --sift (default: 1000 100000 on a GPU, 200 100000 on a "
+        help="shortest and longest call in microseconds, with --sift (default: 1000 100000 on a GPU, 100 100000 on a "
         "CPU)",
     )
     parser.add_argument("--threads", type=int, default=0, metavar="N", help="CPU threads (default: torch's)")

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.errors import InvalidOptionError, MissingDataError
 from kernelgym_env.evaluation.protocols import Protocol, get_protocol
 from kernelgym_env.evaluation.roofline import Machine, Work, bound_of, count_work, floor_us, is_loose
+from kernelgym_env.tasks.kernelbench.requirements import check_requirements
 from kernelgym_env.tasks.model import Task
 from kernelgym_env.tasks.trial import REAL_ELEMENTS, try_task
 
@@ -66,6 +67,7 @@ def work_of(task: Task) -> Work:
 
     Raises:
         InvalidOptionError: if the reference fails, or neither device can run it.
+        MissingDataError: if it needs a library or weights that are not on this machine.
 
     >>> from kernelgym_env.tasks import load_task
     >>> work_of(load_task("KernelGym/RowSum").for_device("cpu")).flops
@@ -73,6 +75,7 @@ def work_of(task: Task) -> Work:
     """
     import torch
 
+    check_requirements(task)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -109,7 +112,7 @@ def roofline_table(
 def _row(task: Task, machines: Sequence[Machine], loose: bool) -> Row:
     try:
         work = work_of(task)
-    except InvalidOptionError as error:
+    except (InvalidOptionError, MissingDataError) as error:
         return Row(task.id, None, {}, {}, str(error))
     floors = {device.name: floor_us(work, device, loose=loose) for device in machines}
     bounds = {device.name: bound_of(work, device, loose=loose) for device in machines}

@@ -19,7 +19,7 @@ from kernelgym_env.tasks.model import Task
 
 __all__ = ["BANDS_US", "Sifted", "check_band", "reasons", "sift"]
 
-BANDS_US: Mapping[str, tuple[float, float]] = MappingProxyType({"cpu": (200.0, 100e3), "cuda": (1e3, 100e3)})
+BANDS_US: Mapping[str, tuple[float, float]] = MappingProxyType({"cpu": (100.0, 100e3), "cuda": (1e3, 100e3)})
 """Shortest and longest eager call in microseconds by kind of device; on a GPU CUDA Agent's."""
 
 _BAND_INSTEAD = "flaw-short"

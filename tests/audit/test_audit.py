@@ -120,6 +120,17 @@ def test_sizes_and_times():
     assert "flaw-short" not in flaws_of({**found, "time_us": 11.0, "launch_us": 1.0})
 
 
+def test_a_compiled_reference_is_held_against_the_eager_one():
+    strict = get_protocol("strict")
+    found = measure(task("return torch.sin(x) + x"), strict, "cpu", backend="aot_eager")["compiled"]
+    assert found == {"backend": "aot_eager", "passes": True, "why": ""}
+    other = task("return x * (3 if torch.compiler.is_compiling() else 2)")
+    assert measure(other, strict, "cpu", backend="aot_eager")["compiled"]["why"] == "its output differs"
+    found = measure(task("return x + 1"), strict, "cpu", backend="no such")["compiled"]
+    assert not found["passes"] and "no such" in found["why"]
+    assert "compiled" not in facts(task("return x + 1"))
+
+
 # each in a process of its own
 
 
@@ -171,6 +182,8 @@ def test_bad_options():
             Auditor("cpu", **{name: value})
     with pytest.raises(InvalidOptionError, match="at least one protocol"):
         Auditor("cpu", protocols=[])
+    with pytest.raises(UnknownNameError, match="backend of torch.compile: 'inductr'. Did you mean 'inductor'"):
+        Auditor("cpu", backend="inductr")
     with pytest.raises(UnknownNameError, match="Did you mean 'strict'"):
         Auditor("cpu", protocols=["stirct"])
 

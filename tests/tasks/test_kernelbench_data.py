@@ -14,6 +14,7 @@ import pytest
 from hub import parquet, problem
 
 import kernelgym_env
+from kernelgym_env.audit import AuditFile, Auditor
 from kernelgym_env.cli import main
 from kernelgym_env.errors import InvalidOptionError, MissingDataError, UnknownNameError
 from kernelgym_env.tasks import load_task, load_tasks, task_ids
@@ -34,6 +35,7 @@ from kernelgym_env.tasks.kernelbench.categories import category
 from kernelgym_env.tasks.kernelbench.requirements import check_requirements, missing
 from kernelgym_env.tasks.selection import select
 from kernelgym_env.tasks.splits import split
+from kernelgym_env.tasks.trial import try_task
 
 PROBLEMS = [problem(1, 1), problem(1, 2), problem(2, 30)]
 
@@ -287,6 +289,15 @@ def test_level_4_says_what_it_needs(shared_data, tmp_path, monkeypatch, capsys):
     assert gym.make("KernelBench/L4-016-v0", pool="fake").reset(seed=0)[1]["task_id"] == task.id
     assert main(["eval", "KernelBench/L4-016", __file__, "--device", "cpu"]) == 2
     assert re.search(lacking, capsys.readouterr().err)
+    with Auditor("cpu", protocols=["strict"]) as auditor:
+        record = auditor.audit(task)
+    assert re.search(lacking, record["protocols"]["strict"]["why"])
+    assert main(["audit", "KernelBench/L4-016", "--device", "cpu", "--out", str(tmp_path / "facts.json")]) == 0
+    assert "missing" in capsys.readouterr().out
+    file = AuditFile(tmp_path / "facts.json")
+    assert not file.has(task.id, task.hash, kind="cpu", scale="shipped", protocols=["strict"])  # tried again next time
+    assert main(["roofline", "KernelBench/L4-016", "--json"]) == 1
+    assert re.search(lacking, capsys.readouterr().out)
     monkeypatch.delitem(sys.modules, "transformers")
     (tmp_path / "transformers.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -298,3 +309,14 @@ def test_level_4_says_what_it_needs(shared_data, tmp_path, monkeypatch, capsys):
     (snapshot / "model.safetensors").write_bytes(b"")
     assert missing(task) == ""
     assert "needs the weights of google/reformer-enwik8" in missing(load_task("KernelBench/L4-013"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(1, 21))
+def test_level_4_works_where_it_has_what_it_needs(shared_data, monkeypatch, number):
+    monkeypatch.setenv("KERNELBENCH_DIR", str(shared_data("kernelbench.jsonl.gz")))
+    task = load_task(f"KernelBench/L4-{number:03d}")
+    if lacking := missing(task):
+        pytest.skip(lacking)
+    trial = try_task(task)
+    assert trial.state != "fails", trial.error
