@@ -70,8 +70,13 @@ def check_denied(judging: Judging, case: Case, reference: Reference) -> None:
         judging.buffers["out"].bytes.fill_(0xFF)
         reference.hand_over()
         message = {"op": "denied", "out": reference.out_tree, "allowed": _let_through(allowed)}
-        answer = judging.command(judging.candidate, message, judging.protocol.deadlines.run_s)
-        found, captured = answer.get("found"), answer.get("captured")
+        seconds = judging.protocol.deadlines.run_s
+        answer = judging.command(judging.candidate, message, seconds)
+        # all before it tells: until then the refusal is in force
+        reference.expect(case)
+        verdict = None if "failed" in answer else judging.compare(answer, case, reference)
+        told = judging.command(judging.candidate, {"op": "found"}, seconds)
+        found, captured = told.get("found"), told.get("captured")
         if not _are_names(found) or not _are_names(captured):
             raise WorkerEnded("garbage", "it did not say which operators it used")
         captured = [name for name in captured if allowed != "gemm" or name not in GEMM]
@@ -83,13 +88,11 @@ def check_denied(judging: Judging, case: Case, reference: Reference) -> None:
                 f"Operators of torch do the work: {names} ({how}). Compute it in your own kernels.",
                 finding="A3",
             )
-        if "failed" in answer:
+        if verdict is None:
             error = answer["failed"] if isinstance(answer["failed"], dict) else {}
             detail = without_values(f"{error.get('type')}: {error.get('message')}")[:1000]
             text = f"The call fails where torch's computing operators are not available: {detail}"
             raise Outcome(Status.POLICY, text, finding="A3")
-        reference.expect(case)
-        verdict = judging.compare(answer, case, reference)
     if not verdict.ok:
         check_again(judging, case, reference)  # wrong there too, if it gives an old answer
         text = "The output is right only where torch's computing operators are available. "
