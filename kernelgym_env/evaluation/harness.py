@@ -59,6 +59,7 @@ _copy = torch.Tensor.copy_
 _empty = torch.empty
 _address = torch.Tensor.data_ptr
 _wait = torch.cuda._sleep
+_receive = socket.socket.recv
 _FOLDER = ""
 _COMPILERS = ("g++", "gcc", "cc", "c++", "clang", "clang++", "nvcc", "ninja", "hipcc", "ptxas")
 _COMPILE_ERRORS = ("CompilationError", "CompileException", "NVRTCError", "CompileTimeAssertionFailure")
@@ -314,7 +315,7 @@ class _Harness:
         return taken
 
     def do_denied(self, command: dict[str, Any]) -> dict[str, Any]:
-        """One call in which torch's computing operators are refused.
+        """One call in which torch's computing operators are refused; recorded only, if `refuse` is not set.
 
         Its output goes to the output buffer. What was asked for is told by `do_found`, until when the refusal lasts: so
         nothing is done between the call and the answer without it.
@@ -326,7 +327,8 @@ class _Harness:
         # on a GPU, what runs on other threads is told by what it launches
         open_until_told.enter_context(record if self.device == "cpu" else nullcontext())
         open_until_told.enter_context(torch.no_grad())
-        open_until_told.enter_context(mode)
+        if command["refuse"]:
+            open_until_told.enter_context(mode)
         try:
             result = self.model(*self.arguments)
             self._sync()
@@ -426,7 +428,14 @@ class _Harness:
             outputs.append(self._deliver(result, command["out"], "out", len(outputs) * command["step"]))
 
         with torch.no_grad(), self._elsewhere(command["moved"]):
-            times = self._time_cpu(keep) if self.device == "cpu" else self._time_cuda(swaps, command["flush"], keep)
+            if self.device == "cpu":
+                # the inputs are written, and the caches emptied, while this process waits: there is nothing to do
+                # between their arrival and the call, so no thread can have worked ahead
+                wire.send(self.sock, {"ready": True, "nonce": command["nonce"]})
+                _receive(self.sock, 1)
+                times = self._time_cpu(keep)
+            else:
+                times = self._time_cuda(swaps, command["flush"], keep)
         return {"us": times, "outputs": outputs}
 
     @contextmanager

@@ -312,8 +312,12 @@ class Judging:
             reference: writes them.
             staged: write them into the second set, from where the worker brings them into its arguments.
         """
+        self.announce(worker, case)
         reference.deliver(case, self.views(case, "other" if staged else "in"))
         reference.hand_over()
+
+    def announce(self, worker: Worker, case: Case) -> None:
+        """Have a worker make argument objects for the structure of a case, unless it has them."""
         if self._shown.get(worker.pid) != case.tree:
             self.command(worker, {"op": "inputs", "tree": case.tree}, self.protocol.deadlines.import_s)
             self._shown[worker.pid] = case.tree

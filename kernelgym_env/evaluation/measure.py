@@ -17,11 +17,26 @@ from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.statistics import pair_ratio
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded
 
-__all__ = ["Measured", "Side", "measure"]
+__all__ = ["Given", "Measured", "Side", "measure"]
 
 _FEWEST_BLOCKS = 5
 _PATIENCE = 2.0
 _LEAST_US, _MOST_US = 1e-3, 1e10
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a side gets for so many calls.
+
+    Attributes:
+        swaps: what is exchanged before each call; shape [calls][parts].
+        write: writes the inputs into the shared buffer.
+        check: gets the answer, and raises to end the measurement.
+    """
+
+    swaps: list[Any]
+    write: Callable[[], None]
+    check: Callable[[dict[str, Any]], None]
 
 
 @dataclass
@@ -31,9 +46,9 @@ class Side:
     Attributes:
         worker: the process.
         command: the ``time`` command without its number of calls.
-        deliver: writes inputs into the shared buffer before so many calls; gives what is exchanged between them, and
-            what becomes of the answer: a function that raises to end the measurement.
+        deliver: prepares inputs for so many calls.
         moved: draws the sizes of memory that the worker holds during a block.
+        late: whether inputs are written once the worker has said that it is ready to call.
         blocks: microseconds per call by block, filled in by `measure`.
         beyond_us: of each command, by how much the judge's wall clock exceeds what was reported, per call, in
             microseconds. Shape [commands].
@@ -41,8 +56,9 @@ class Side:
 
     worker: Worker
     command: dict[str, Any]
-    deliver: Callable[[int], tuple[list[Any], Callable[[dict[str, Any]], None]]]
+    deliver: Callable[[int], Given]
     moved: Callable[[], list[int]] = list
+    late: bool = False
     blocks: list[list[float]] = field(default_factory=list)
     beyond_us: list[float] = field(default_factory=list)
 
@@ -53,9 +69,17 @@ class Side:
             calls: number of calls on these inputs.
             seconds: deadline.
         """
-        swaps, check = self.deliver(calls)
-        answer = self.worker.ask({**self.command, "swaps": swaps, "moved": self.moved()}, seconds)
-        check(answer)
+        given = self.deliver(calls)
+        command = {**self.command, "swaps": given.swaps, "moved": self.moved()}
+        if self.late:
+            answer = self.worker.ask(command, seconds)
+            if answer.get("ready") is True:
+                given.write()
+                answer = self.worker.go(seconds)
+        else:
+            given.write()
+            answer = self.worker.ask(command, seconds)
+        given.check(answer)
         times = answer.get("us")
         if (
             not isinstance(times, list)

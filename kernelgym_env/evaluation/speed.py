@@ -26,7 +26,7 @@ from kernelgym_env.evaluation.checking import send_weights
 from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.feedback import without_values
 from kernelgym_env.evaluation.judging import Judging, Outcome
-from kernelgym_env.evaluation.measure import Side, measure
+from kernelgym_env.evaluation.measure import Given, Side, measure
 from kernelgym_env.evaluation.neighbours import compare, look
 from kernelgym_env.evaluation.outside import DISAGREE, hidden_us, outside_us, overstated
 from kernelgym_env.evaluation.reference import Case, Reference, TaskError
@@ -52,7 +52,7 @@ class _Way:
     Attributes:
         clock: name of the clock.
         command: the ``time`` command but for what changes from block to block.
-        each: new inputs before each call instead of each block.
+        each: new inputs before each call instead of each block, written when the worker is ready to call.
         places: how many outputs are kept, so how many calls there may be at once.
         flush: what the judge overwrites before each call on a CPU, while everybody else stands still: nothing that a
             candidate does meanwhile gets ahead of the clock.
@@ -117,8 +117,8 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     way.ready(judging, candidate, trusted=False)
     inputs = _Inputs(judging, candidate, reference, contents, way, rng)
     moved = _Moved(rng, 0 if judging.device == "cpu" or reference.mutates else reference.out_size)
-    mine = Side(candidate, way.command, inputs.for_candidate, moved)
-    theirs = _Twin(twin, way.command, inputs.for_twin(twin), moved)
+    mine = Side(candidate, way.command, inputs.for_candidate, moved, late=way.each)
+    theirs = _Twin(twin, way.command, inputs.for_twin(twin), moved, late=way.each)
     start = time.perf_counter()
     # what stands still while inputs are written, caches emptied and the other side timed cannot work ahead
     with judging.quiet.alone(), candidate.still(), twin.still():
@@ -198,7 +198,7 @@ def measure_way(
     assert candidate is not None
     protocol, way = judging.protocol, _Way.of(judging, reference)
     inputs = _Inputs(judging, candidate, reference, contents, way, rng)
-    ours, theirs = (Side(one, way.command, inputs.for_twin(one)) for one in (worker, twin))
+    ours, theirs = (Side(one, way.command, inputs.for_twin(one), late=way.each) for one in (worker, twin))
     with candidate.still():
         try:
             _ready(judging, worker, contents, reference, protocol.deadlines.import_s)
@@ -309,16 +309,16 @@ class _Inputs:
         self._due: list[_Due] = []
         self._rng = rng
 
-    def for_candidate(self, calls: int) -> tuple[list[Any], Callable[[dict[str, Any]], None]]:
+    def for_candidate(self, calls: int) -> Given:
         """New contents, often nearly those of the call before; answers of some calls are due to be compared.
 
         Which ones, nobody else knows. They are compared later: the device is warmer after that, and it must not be one
         side alone that finds it so.
         """
         self.judging.buffers["out"].bytes.fill_(0xFF)
-        swaps, given = self._write(self.candidate, calls)
+        swaps, write, at = self._contents(self.candidate, calls)
 
-        def keep(answer: dict[str, Any]) -> None:
+        def check(answer: dict[str, Any]) -> None:
             self.judging.refuse_error(answer)
             told = answer.get("outputs")
             if not isinstance(told, list) or len(told) != calls or not all(isinstance(one, dict) for one in told):
@@ -329,9 +329,9 @@ class _Inputs:
             for call in sorted({self._rng.randrange(calls), calls - 1}):
                 place = call * self.way.command["step"]
                 lying = self.judging.buffers["out"].bytes[place : place + self.way.command["step"]].clone()
-                self._due.append(_Due(told[call], lying, partial(given, call)))
+                self._due.append(_Due(told[call], lying, partial(at, call)))
 
-        return swaps, keep
+        return Given(swaps, write, check)
 
     def _looks(self) -> bool:
         """Whether to compare once more; without some of the first calls, so that none is known to be let off."""
@@ -341,26 +341,29 @@ class _Inputs:
             return self._rng.random() < _SHARE_AT_FIRST
         return self._checking_s < _CHECKING_SHARE * (time.perf_counter() - self._began) and self._rng.random() < 0.5
 
-    def for_twin(self, twin: Worker) -> Callable[[int], tuple[list[Any], Callable[[dict[str, Any]], None]]]:
+    def for_twin(self, twin: Worker) -> Callable[[int], Given]:
         """New contents likewise; its answers are not looked at."""
 
-        def deliver(calls: int) -> tuple[list[Any], Callable[[dict[str, Any]], None]]:
-            return self._write(twin, calls)[0], self.judging.refuse_error
+        def deliver(calls: int) -> Given:
+            swaps, write, _ = self._contents(twin, calls)
+            return Given(swaps, write, self.judging.refuse_error)
 
         return deliver
 
-    def _write(self, worker: Worker, calls: int) -> tuple[list[Any], Callable[[int], Case]]:
-        """Write what a worker gets; what is exchanged before each call; what each call gets."""
+    def _contents(self, worker: Worker, calls: int) -> tuple[list[Any], Callable[[], None], Callable[[int], Case]]:
+        """What is exchanged between a worker's calls; what writes its inputs; what each call gets."""
         if "other" not in self.judging.buffers:
             case = self.contents.near() if self._rng.random() < _NEAR else self.contents.mixed()
-            self.judging.present(worker, case, self.reference)
-            if self.way.flush is not None:
-                self.way.flush.fill_(1)
-            return [[]] * calls, lambda _: case
+            self.judging.announce(worker, case)
+            return [[]] * calls, partial(self._write, worker, case), lambda _: case
         walk = self.contents.walk(calls)
         self.reference.deliver(walk.other, self.judging.views(walk.other, "other"))
-        self.judging.present(worker, walk.first, self.reference)
-        return walk.swaps, walk.at
+        return walk.swaps, partial(self._write, worker, walk.first), walk.at
+
+    def _write(self, worker: Worker, case: Case) -> None:
+        self.judging.present(worker, case, self.reference)
+        if self.way.flush is not None:
+            self.way.flush.fill_(1)
 
     def compare(self) -> None:
         """Compare the answers that are due.

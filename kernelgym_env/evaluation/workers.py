@@ -389,18 +389,31 @@ class Worker:
     def ask(self, message: Mapping[str, Any], seconds: float, fds: Sequence[int] = ()) -> dict[str, Any]:
         """`post` and `wait`."""
         self.post(message, fds)
+        return self._answer(seconds)
+
+    def go(self, seconds: float) -> dict[str, Any]:
+        """Let it go on with a command to which it has answered that it is ready; its final answer.
+
+        Raises:
+            WorkerEnded: as `wait`.
+        """
+        try:
+            self._control.send(b"\0")
+        except OSError as error:
+            raise self._end(f"it did not take the command: {error}") from None
+        return self._answer(seconds)
+
+    def _answer(self, seconds: float) -> dict[str, Any]:
         start = time.perf_counter()
-        if self._halt is None:
-            answer = self.wait(seconds)
-            self.answered_in_s = time.perf_counter() - start
-            return answer
-        self._halt.release()
+        if self._halt is not None:
+            self._halt.release()
         try:
             answer = self.wait(seconds)
             self.answered_in_s = time.perf_counter() - start
+            return answer
         finally:
-            self._halt.hold()
-        return answer
+            if self._halt is not None:
+                self._halt.hold()
 
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
