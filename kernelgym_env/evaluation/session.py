@@ -191,6 +191,7 @@ class Session:
                 "reported": judging.reported,
                 "retest": judging.retest,
                 "beyond_us": judging.beyond_us,
+                "unresolved": judging.unresolved,
                 "neighbours": judging.neighbours,
                 "baseline_problems": judging.baseline_problems,
                 "backend": backend,

@@ -34,11 +34,12 @@ from kernelgym_env.evaluation.statistics import timing
 from kernelgym_env.evaluation.timing_rules import reported, timing_rule
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded, judges
 
-__all__ = ["measure_way", "time_both"]
+__all__ = ["measure_way", "resolved", "time_both"]
 
 _FEWEST_CHECKS, _MOST_DUE = 3, 4
 _CHECKING_SHARE, _SHARE_AT_FIRST = 0.25, 0.7
 _NEAR = 0.5
+_UNRESOLVED = 0.25
 _KEPT_BYTES, _KEPT_LEAVES = 512 << 20, 4096
 _PLACES = 4
 _MOVED_BYTES = 1 << 30
@@ -135,8 +136,9 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     judging.stages.add("queue", waited)
     judging.stages.add("timing", result.busy_s)
     slower = [[value * factor for value in block] for block in mine.blocks]
+    counts, judging.unresolved = resolved(result.speedup, result.low, result.high)
     judging.figures = {
-        "speedup": result.speedup / factor,
+        "speedup": counts / factor,
         "speedup_low": result.low / factor,
         "speedup_high": result.high / factor,
         "times": {
@@ -171,6 +173,19 @@ def _ours() -> set[int]:
     """Processes that are no neighbours: this judge's, and other judges', which keep quiet while one times."""
     own = {os.getpid(), *judges()}
     return own | {pid for one in own for pid in processes.descendants(one)}
+
+
+def resolved(speedup: float, low: float, high: float) -> tuple[float, bool]:
+    """The speedup that counts, and whether it was not resolved: then it is the lower end of its interval.
+
+    What a busy machine makes of a measurement is not to be paid for.
+
+    >>> resolved(2.0, 1.9, 2.1), resolved(8.0, 0.5, 16.0)
+    ((2.0, False), (0.5, True))
+    """
+    if (high - low) / 2 > _UNRESOLVED * speedup:
+        return low, True
+    return speedup, False
 
 
 def measure_way(
