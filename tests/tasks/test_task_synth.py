@@ -12,6 +12,7 @@ import pytest
 
 from kernelgym_env.cli import main
 from kernelgym_env.errors import InvalidOptionError, UnknownNameError
+from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.tasks import Task, load_tasks
 from kernelgym_env.tasks.files import read_rows
 from kernelgym_env.tasks.kernelbench.ids import parse_id
@@ -233,6 +234,15 @@ def test_the_band_of_times() -> None:
 def test_generated_tasks_pass_the_filters() -> None:
     found = list(sift(generate(12, seed=5), "cpu", protocols=["strict", "kernelbench"], threads=1))
     assert sum(one.fit for one in found) >= 10, [one.reasons for one in found]
+
+
+@pytest.mark.slow
+def test_generated_tasks_are_judged(local_pool) -> None:
+    for of in generate(4, seed=11):
+        source = of.source.replace("class Model(", "class ModelNew(")
+        for policy, status in (("allow", "correct"), ("forbid", "policy")):
+            evaluation = local_pool.submit(Submission(of, source, device="cpu", library_ops=policy)).result()
+            assert evaluation.status == status, (of.title, evaluation.feedback)
 
 
 # --- the command
