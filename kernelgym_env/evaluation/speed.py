@@ -34,7 +34,7 @@ from kernelgym_env.evaluation.statistics import timing
 from kernelgym_env.evaluation.timing_rules import reported, timing_rule
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded, judges
 
-__all__ = ["measure_way", "resolved", "time_both"]
+__all__ = ["measure_way", "prepare", "resolved", "time_both"]
 
 _FEWEST_CHECKS, _MOST_DUE = 3, 4
 _CHECKING_SHARE, _SHARE_AT_FIRST = 0.25, 0.7
@@ -85,12 +85,35 @@ class _Way:
         judging.take_outputs(worker, self.places, self.command["step"], trusted=trusted)
 
 
-def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Reference, rng: random.Random) -> float:
-    """Measure the speedup; fills `judging.figures`.
+def prepare(judging: Judging, twin: Worker, contents: Contents, reference: Reference) -> None:
+    """Give both sides what they compute on, and memory for what they return.
 
     Args:
         judging: the evaluation.
         twin: the reference's process, loading or loaded.
+        contents: makes the inputs.
+        reference: the trusted side.
+
+    Raises:
+        TaskError: if the reference takes longer than a stage may.
+        RuntimeError: if the reference's process fails.
+    """
+    candidate, way = judging.candidate, _Way.of(judging, reference)
+    assert candidate is not None
+    with judging.stages.time("start"):
+        with _trusted():
+            _ready(judging, twin, contents, reference, judging.protocol.deadlines.import_s)
+            way.ready(judging, twin, trusted=True)
+        judging.present(candidate, contents.case, reference)
+        way.ready(judging, candidate, trusted=False)
+
+
+def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Reference, rng: random.Random) -> float:
+    """Measure the speedup between two sides that `prepare` has made ready; fills `judging.figures`.
+
+    Args:
+        judging: the evaluation.
+        twin: the reference's process.
         contents: makes the inputs.
         reference: the trusted side.
         rng: draws the order of blocks; seeded from the secret.
@@ -108,14 +131,7 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     """
     candidate = judging.candidate
     assert candidate is not None
-    with judging.stages.time("start"):
-        with _trusted():
-            _ready(judging, twin, contents, reference, judging.protocol.deadlines.import_s)
-        judging.present(candidate, contents.case, reference)
     way = _Way.of(judging, reference)
-    with _trusted():
-        way.ready(judging, twin, trusted=True)
-    way.ready(judging, candidate, trusted=False)
     inputs = _Inputs(judging, candidate, reference, contents, way, rng)
     moved = _Moved(rng, 0 if judging.device == "cpu" or reference.mutates else reference.out_size)
     mine = Side(candidate, way.command, inputs.for_candidate, moved, late=way.each)
