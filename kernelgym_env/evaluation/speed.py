@@ -40,7 +40,7 @@ _FEWEST_CHECKS, _MOST_DUE = 3, 4
 _CHECKING_SHARE, _SHARE_AT_FIRST = 0.25, 0.7
 _NEAR = 0.5
 _UNRESOLVED = 0.25
-_KEPT_BYTES, _KEPT_LEAVES = 512 << 20, 4096
+_KEPT_SHARE, _KEPT_BYTES, _KEPT_LEAVES = 32, 2 << 30, 4096
 _PLACES = 4
 _MOVED_BYTES = 1 << 30
 _PROBLEM_CHARS = 500
@@ -68,10 +68,18 @@ class _Way:
     @classmethod
     def of(cls, judging: Judging, reference: Reference) -> _Way:
         protocol, step = judging.protocol, reference.out_size
-        command = {"op": "time", "out": reference.out_tree, "step": step, "flush": protocol.flush_mib << 20}
-        if judging.device == "cpu":
+        on_cpu = judging.device == "cpu"
+        command = {
+            "op": "time",
+            "out": reference.out_tree,
+            "step": step,
+            "flush": protocol.flush_mib << 20,
+            "warm": not on_cpu and not reference.mutates,
+        }
+        if on_cpu:
             return cls("perf_counter", command, True, 1, torch.empty(protocol.flush_cpu_mib << 20, dtype=torch.uint8))
-        fit = min(_KEPT_BYTES // max(1, step), _KEPT_LEAVES // max(1, len(leaves(reference.out_tree))))
+        room = min(_KEPT_BYTES, torch.cuda.get_device_properties(judging.device).total_memory // _KEPT_SHARE)
+        fit = min(room // max(1, step), _KEPT_LEAVES // max(1, len(leaves(reference.out_tree))))
         return cls("cuda_event", command, False, max(1, min(fit, protocol.max_block_calls)), None)
 
     def most_calls(self, reference: Reference) -> int:
