@@ -427,7 +427,7 @@ class _Harness:
         def keep(result: Any) -> None:
             outputs.append(self._deliver(result, command["out"], "out", len(outputs) * command["step"]))
 
-        with torch.no_grad(), self._elsewhere(command["moved"]):
+        with torch.no_grad(), self._elsewhere(command["moved"], warm=command["warm"]):
             if self.device == "cpu":
                 # the inputs are written, and the caches emptied, while this process waits: there is nothing to do
                 # between their arrival and the call, so no thread can have worked ahead
@@ -439,13 +439,16 @@ class _Harness:
         return {"us": times, "outputs": outputs}
 
     @contextmanager
-    def _elsewhere(self, sizes: list[int]) -> Iterator[None]:
+    def _elsewhere(self, sizes: list[int], *, warm: bool) -> Iterator[None]:
         """Hold memory of these sizes, so that what calls allocate lies elsewhere than before.
 
-        One call is made first: it gets the new places from the system, which takes time.
+        Args:
+            sizes: bytes of each piece.
+            warm: make one call first. It gets the new places from the system, which takes time, and the device finds
+                the addresses that another process's work has driven out of its tables.
         """
         held = [_empty(size, dtype=torch.uint8, device=self.device) for size in sizes]
-        if held:
+        if warm:
             self.model(*self.arguments)
         yield
         del held

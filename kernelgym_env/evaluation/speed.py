@@ -34,13 +34,13 @@ from kernelgym_env.evaluation.statistics import timing
 from kernelgym_env.evaluation.timing_rules import reported, timing_rule
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded, judges
 
-__all__ = ["measure_way", "resolved", "time_both"]
+__all__ = ["measure_way", "prepare", "resolved", "time_both"]
 
 _FEWEST_CHECKS, _MOST_DUE = 3, 4
 _CHECKING_SHARE, _SHARE_AT_FIRST = 0.25, 0.7
 _NEAR = 0.5
 _UNRESOLVED = 0.25
-_KEPT_BYTES, _KEPT_LEAVES = 512 << 20, 4096
+_KEPT_SHARE, _KEPT_BYTES, _KEPT_LEAVES = 32, 2 << 30, 4096
 _PLACES = 4
 _MOVED_BYTES = 1 << 30
 _PROBLEM_CHARS = 500
@@ -68,10 +68,18 @@ class _Way:
     @classmethod
     def of(cls, judging: Judging, reference: Reference) -> _Way:
         protocol, step = judging.protocol, reference.out_size
-        command = {"op": "time", "out": reference.out_tree, "step": step, "flush": protocol.flush_mib << 20}
-        if judging.device == "cpu":
+        on_cpu = judging.device == "cpu"
+        command = {
+            "op": "time",
+            "out": reference.out_tree,
+            "step": step,
+            "flush": protocol.flush_mib << 20,
+            "warm": not on_cpu and not reference.mutates,
+        }
+        if on_cpu:
             return cls("perf_counter", command, True, 1, torch.empty(protocol.flush_cpu_mib << 20, dtype=torch.uint8))
-        fit = min(_KEPT_BYTES // max(1, step), _KEPT_LEAVES // max(1, len(leaves(reference.out_tree))))
+        room = min(_KEPT_BYTES, torch.cuda.get_device_properties(judging.device).total_memory // _KEPT_SHARE)
+        fit = min(room // max(1, step), _KEPT_LEAVES // max(1, len(leaves(reference.out_tree))))
         return cls("cuda_event", command, False, max(1, min(fit, protocol.max_block_calls)), None)
 
     def most_calls(self, reference: Reference) -> int:
@@ -85,12 +93,35 @@ class _Way:
         judging.take_outputs(worker, self.places, self.command["step"], trusted=trusted)
 
 
-def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Reference, rng: random.Random) -> float:
-    """Measure the speedup; fills `judging.figures`.
+def prepare(judging: Judging, twin: Worker, contents: Contents, reference: Reference) -> None:
+    """Give both sides what they compute on, and memory for what they return.
 
     Args:
         judging: the evaluation.
         twin: the reference's process, loading or loaded.
+        contents: makes the inputs.
+        reference: the trusted side.
+
+    Raises:
+        TaskError: if the reference takes longer than a stage may.
+        RuntimeError: if the reference's process fails.
+    """
+    candidate, way = judging.candidate, _Way.of(judging, reference)
+    assert candidate is not None
+    with judging.stages.time("start"):
+        with _trusted():
+            _ready(judging, twin, contents, reference, judging.protocol.deadlines.import_s)
+            way.ready(judging, twin, trusted=True)
+        judging.present(candidate, contents.case, reference)
+        way.ready(judging, candidate, trusted=False)
+
+
+def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Reference, rng: random.Random) -> float:
+    """Measure the speedup between two sides that `prepare` has made ready; fills `judging.figures`.
+
+    Args:
+        judging: the evaluation.
+        twin: the reference's process.
         contents: makes the inputs.
         reference: the trusted side.
         rng: draws the order of blocks; seeded from the secret.
@@ -108,14 +139,7 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     """
     candidate = judging.candidate
     assert candidate is not None
-    with judging.stages.time("start"):
-        with _trusted():
-            _ready(judging, twin, contents, reference, judging.protocol.deadlines.import_s)
-        judging.present(candidate, contents.case, reference)
     way = _Way.of(judging, reference)
-    with _trusted():
-        way.ready(judging, twin, trusted=True)
-    way.ready(judging, candidate, trusted=False)
     inputs = _Inputs(judging, candidate, reference, contents, way, rng)
     moved = _Moved(rng, 0 if judging.device == "cpu" or reference.mutates else reference.out_size)
     mine = Side(candidate, way.command, inputs.for_candidate, moved, late=way.each)

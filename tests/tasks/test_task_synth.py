@@ -238,7 +238,7 @@ def test_generated_tasks_pass_the_filters() -> None:
 
 @pytest.mark.slow
 def test_generated_tasks_are_judged(local_pool) -> None:
-    for of in generate(4, seed=11):
+    for of in (made.for_device("cpu") for made in generate(4, seed=11)):
         source = of.source.replace("class Model(", "class ModelNew(")
         for policy, status in (("allow", "correct"), ("forbid", "policy")):
             evaluation = local_pool.submit(Submission(of, source, device="cpu", library_ops=policy)).result()
