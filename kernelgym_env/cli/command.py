@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 
 from kernelgym_env._version import __version__
-from kernelgym_env.cli import doctor, evaluate, redteam, show, tasks, validate
+from kernelgym_env.cli import compare, doctor, evaluate, export, redteam, report, run, show, tasks, validate
 from kernelgym_env.cli.output import BROKEN_PIPE, FAULT, INTERRUPTED, USAGE
 from kernelgym_env.errors import KernelGymError, unknown_name
 
@@ -23,6 +23,10 @@ _COMMANDS = {
     "eval": evaluate,
     "tasks": tasks,
     "show": show,
+    "run": run,
+    "report": report,
+    "compare": compare,
+    "export": export,
     "redteam": redteam,
     "validate": validate,
     "doctor": doctor,
