@@ -30,13 +30,13 @@ class SamplerPolicy:
 
     >>> policy = SamplerPolicy()
     >>> policy.act([{"turn": 0, "seed": 7}])[0].text
-    '# sample 7, turn 0\\nclass ModelNew: ...\\n'
+    'class ModelNew:\\n    sample = (7, 0)\\n'
     """
 
     def act(self, observations: Sequence[Mapping[str, Any]]) -> list[Action]:
         """A source for each observation's seed and turn."""
         return [
-            Action(f"# sample {int(seen.get('seed', 0))}, turn {int(seen['turn'])}\nclass ModelNew: ...\n")
+            Action(f"class ModelNew:\n    sample = ({int(seen.get('seed', 0))}, {int(seen['turn'])})\n")
             for seen in observations
         ]
 
