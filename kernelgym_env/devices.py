@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import platform
 
 from kernelgym_env import settings
 from kernelgym_env.errors import InvalidOptionError
 
-__all__ = ["cuda_device_names", "device_kind", "resolve_device"]
+__all__ = ["cpu_name", "cuda_device_names", "device_kind", "resolve_device"]
 
 
 @functools.lru_cache(maxsize=1)
@@ -49,6 +50,15 @@ def cuda_device_names() -> list[str]:
     if visible is None or not names:
         return names
     return [names[int(e)] if e.isdigit() and int(e) < len(names) else "NVIDIA GPU" for e in visible]
+
+
+def cpu_name() -> str:
+    """The processor's model, or its architecture where the model is not told."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
 
 
 def resolve_device(device: str) -> str:

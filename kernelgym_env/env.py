@@ -6,41 +6,20 @@ and feedback. The episode has a fixed number of turns, which is part of the obse
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from concurrent.futures import CancelledError
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
 
-from kernelgym_env import devices, pools, rendering, rewards
-from kernelgym_env.episode import Episode, Turn, history_from
-from kernelgym_env.errors import InvalidOptionError, unknown_name
-from kernelgym_env.evaluation.feedback import at_level, check_level
-from kernelgym_env.evaluation.protocols import Protocol, get_protocol
-from kernelgym_env.evaluation.result import Evaluation, Status
-from kernelgym_env.evaluation.submission import Submission, check_backend, check_device, check_library_ops
-from kernelgym_env.limits import MAX_FEEDBACK_CHARS, MAX_PROMPT_CHARS, MAX_SOURCE_CHARS, clip
-from kernelgym_env.prompts import extract_source, task_prompt
-from kernelgym_env.spaces import UnicodeText
-from kernelgym_env.tasks import Task, load_task, load_tasks
-from kernelgym_env.tasks.kernelbench.requirements import check_requirements
-from kernelgym_env.tasks.mix import probabilities
+from kernelgym_env import rendering
+from kernelgym_env.episode import Episode
+from kernelgym_env.rules import MAX_TURNS, STOP, Position, Rules
+from kernelgym_env.tasks import Task
 
 __all__ = ["MAX_TURNS", "STOP", "KernelEnv"]
 
-STOP = "<stop>"
-"""The action that ends an episode: nothing is evaluated, the reward is 0."""
 
-MAX_TURNS = 1_000
-"""Greatest turn budget."""
-
-_OPTIONS = ("task", "history")
-
-
-class KernelEnv(gym.Env[dict[str, Any], str]):
+class KernelEnv(Rules, gym.Env[dict[str, Any], str]):
     """Write a faster kernel for a task, in several turns.
 
     **Action**: text, either source or a reply with a fenced block (see `kernelgym_env.extract_source`), or `STOP`.
@@ -75,52 +54,7 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         MissingDataError: for a task whose data is not on this machine.
     """
 
-    metadata = {"render_modes": ["ansi", "human", "rgb_array"], "render_fps": 1}
-
-    def __init__(
-        self,
-        task: str | Task | Sequence[str | Task] | None = None,
-        turns: int = 4,
-        device: str = "auto",
-        backend: str = "auto",
-        protocol: str | Protocol = "strict",
-        library_ops: str | None = None,
-        pool: str = "local",
-        feedback: str = "error",
-        render_mode: str | None = None,
-        level_mix: Mapping[int | str, float] | None = None,
-    ) -> None:
-        if isinstance(turns, bool) or not isinstance(turns, (int, np.integer)) or not 1 <= turns <= MAX_TURNS:
-            raise InvalidOptionError(f"turns must be a whole number from 1 to {MAX_TURNS}, got {turns!r}.")
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise unknown_name("render mode", render_mode, self.metadata["render_modes"])
-        self.turns = int(turns)
-        self.device = check_device(device)
-        self.backend = check_backend(backend)
-        get_protocol(protocol)
-        self.protocol = protocol
-        self.library_ops = check_library_ops(library_ops)
-        self.pool = pools.check_key(pool)
-        self.feedback = check_level(feedback)
-        self.render_mode = render_mode
-        self._pinned = task is not None
-        self._tasks = _tasks_of(task)
-        self._check_tasks(self._tasks)
-        self._probabilities = None if level_mix is None else probabilities(self._tasks, level_mix)
-        text, replies = UnicodeText(MAX_FEEDBACK_CHARS), UnicodeText(MAX_SOURCE_CHARS)
-        self.action_space = UnicodeText(MAX_SOURCE_CHARS)
-        self.observation_space = spaces.Dict(
-            {
-                "prompt": UnicodeText(MAX_PROMPT_CHARS),
-                "history": spaces.Sequence(spaces.Dict({"action": replies, "feedback": text})),
-                "feedback": text,
-                "turn": spaces.Discrete(self.turns + 1),
-                "turns_left": spaces.Discrete(self.turns + 1),
-            }
-        )
-        self._task: Task | None = None
-        self._prompt = ""
-        self._episode: Episode | None = None
+    _position_now: Position | None = None
 
     # gymnasium's interface
 
@@ -139,19 +73,10 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
             InvalidOptionError: for a history of another form.
         """
         super().reset(seed=seed)
-        options = options or {}
-        for name in options:
-            if name not in _OPTIONS:
-                raise unknown_name("reset option", name, _OPTIONS)
-        given = history_from(options.get("history") or ())
-        wanted = options.get("task")
-        # drawn in any case, so that an option does not shift later draws
-        drawn = self._draw()
-        task = drawn if wanted is None else self._choose(wanted)
-        self._start(task, Episode(task.id, self.turns, given))
+        position = self._position_now = self._begin(self.np_random, options)
         if self.render_mode == "human":
-            self._print()
-        return self._observe(), self._info(None, Turn("", ""))
+            rendering.show(position.episode)
+        return self._observe(position), self._info(position)
 
     def step(self, action: str) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Play one turn.
@@ -166,31 +91,14 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
             gymnasium.error.ResetNeeded: before the first reset and after the end of an episode.
             gymnasium.error.InvalidAction: if the action is not text.
         """
-        if self._episode is None or self._task is None:
-            raise gym.error.ResetNeeded("Call reset() before step().")
-        if self._episode.ended:
-            raise gym.error.ResetNeeded("The episode is over; call reset() to start the next one.")
-        if not isinstance(action, str):
-            raise gym.error.InvalidAction(f"An action is text, got {type(action).__name__}: {action!r:.100}")
-        evaluation: Evaluation | None = None
-        if action.strip() == STOP:
-            turn = Turn(STOP, "You ended the episode.")
-        else:
-            evaluation = self._evaluate(action)
-            turn = Turn(
-                clip(action, MAX_SOURCE_CHARS),
-                at_level(evaluation, self.feedback),
-                evaluation.status.value,
-                rewards.kevin(evaluation),
-                evaluation.speedup,
-                evaluation.speedup_low,
-                evaluation.speedup_high,
-            )
-        fault = evaluation is not None and not evaluation.valid
-        self._episode = self._episode.after(turn, stop=evaluation is None, fault=fault)
+        position = self._reached("step")
+        submission = self._submission(position, action)
+        evaluation = None if submission is None else self._evaluation(position, self._send(submission))
+        played = self._after(position, action, evaluation)
+        self._position_now = played.position
         if self.render_mode == "human":
-            self._print()
-        return self._observe(), turn.score, self._episode.ended and not fault, fault, self._info(evaluation, turn)
+            rendering.show(played.position.episode)
+        return played.observation, played.reward, played.terminated, played.truncated, played.info
 
     def render(self) -> str | np.ndarray | None:
         """The episode so far: a text (``ansi``) or a picture (``rgb_array``, uint8 [height, width, 3]).
@@ -204,25 +112,19 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         if self.render_mode is None:
             gym.logger.warn("render() does nothing without a render_mode; choose one in gym.make.")
             return None
-        if self._episode is None:
-            raise gym.error.ResetNeeded("Call reset() before render().")
-        if self.render_mode == "ansi":
-            return rendering.as_text(self._episode)
-        if self.render_mode == "rgb_array":
-            return rendering.as_picture(self._episode)
-        return None
+        return rendering.frame(self._reached("render").episode, self.render_mode)
 
     # beside gymnasium's interface
 
     @property
     def task(self) -> Task | None:
         """The task of the current episode, sized for the device; None before the first reset."""
-        return self._task
+        return None if self._position_now is None else self._position_now.task
 
     @property
     def episode(self) -> Episode | None:
         """The state of the current episode; None before the first reset."""
-        return self._episode
+        return None if self._position_now is None else self._position_now.episode
 
     def clone_state(self) -> dict[str, Any]:
         """The current episode as plain data: task and history, no process, no random state.
@@ -230,9 +132,7 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         Raises:
             gymnasium.error.ResetNeeded: before the first reset.
         """
-        if self._episode is None or self._task is None:
-            raise gym.error.ResetNeeded("Call reset() before clone_state().")
-        return {"task": self._task.to_dict(), "episode": self._episode.to_dict()}
+        return self._state(self._reached("clone_state"))
 
     def restore_state(self, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Continue from a cloned state.
@@ -246,112 +146,10 @@ class KernelEnv(gym.Env[dict[str, Any], str]):
         Raises:
             InvalidOptionError: if the state has another turn budget.
         """
-        episode = Episode.from_dict(state["episode"])
-        if episode.turns != self.turns:
-            raise InvalidOptionError(f"The state has {episode.turns} turns, this environment {self.turns}.")
-        self._start(Task.from_dict(state["task"]), episode)
-        return self._observe(), self._info(None, Turn("", ""))
+        position = self._position_now = self._continue(state)
+        return self._observe(position), self._info(position)
 
-    # parts
-
-    def _draw(self) -> Task:
-        if self._probabilities is None:
-            return self._tasks[int(self.np_random.integers(len(self._tasks)))]
-        return self._tasks[int(self.np_random.choice(len(self._tasks), p=self._probabilities))]
-
-    def _choose(self, wanted: object) -> Task:
-        if not isinstance(wanted, str):
-            raise InvalidOptionError(f"options['task'] must be a task id, got {wanted!r:.200}.")
-        known = {task.id: task for task in self._tasks}
-        name = wanted.removesuffix("-v0")
-        if name in known:
-            return known[name]
-        if self._pinned:
-            raise unknown_name("task of this environment", wanted, known)
-        task = load_task(wanted)
-        self._check_tasks([task])
-        return task
-
-    def _check_tasks(self, tasks: Sequence[Task]) -> None:
-        if self.pool == "local":  # others judge on another machine, or run nothing
-            for task in tasks:
-                check_requirements(task)
-
-    def _start(self, task: Task, episode: Episode) -> None:
-        kind = "cpu" if self.pool == "fake" else devices.device_kind(self.device)
-        self._task = task.for_device(kind)
-        self._episode = episode
-        self._prompt = task_prompt(
-            self._task, kind=kind, backend=self.backend, protocol=self.protocol, library_ops=self.library_ops
-        )
-
-    def _evaluate(self, action: str) -> Evaluation:
-        assert self._task is not None and self._episode is not None
-        best = self._episode.best_speedup
-        submission = Submission(
-            self._task,
-            extract_source(action),
-            backend=self.backend,
-            protocol=self.protocol,
-            device=self.device,
-            library_ops=self.library_ops,
-            previous_best=None if math.isnan(best) else best,
-        )
-        try:
-            return pools.get(self.pool).submit(submission).result()
-        except CancelledError:
-            fault = "the pool was closed before the evaluation had started"
-            return Evaluation(self._task.id, Status.FAULT, protocol=get_protocol(self.protocol).name, fault=fault)
-
-    def _observe(self) -> dict[str, Any]:
-        assert self._episode is not None
-        turns = self._episode.given + self._episode.played
-        return {
-            "prompt": self._prompt,
-            "history": tuple({"action": turn.action, "feedback": turn.feedback} for turn in turns),
-            "feedback": turns[-1].feedback if turns else "",
-            "turn": np.int64(self._episode.turn),
-            "turns_left": np.int64(self._episode.turns_left),
-        }
-
-    def _info(self, evaluation: Evaluation | None, turn: Turn) -> dict[str, Any]:
-        assert self._episode is not None
-        shown = evaluation or Evaluation(self._episode.task_id, Status.FORMAT)
-        data = shown.to_dict()
-        if evaluation is None:
-            data["status"] = ""
-        return {
-            "task_id": self._episode.task_id,
-            "turn": self._episode.turn,
-            "turns_left": self._episode.turns_left,
-            "status": data["status"],
-            "correct": evaluation is not None and evaluation.correct,
-            "credited": evaluation is not None and evaluation.credited,
-            "valid": evaluation is None or evaluation.valid,
-            "score": turn.score,
-            "speedup": shown.speedup,
-            "speedup_low": shown.speedup_low,
-            "speedup_high": shown.speedup_high,
-            "speedup_compile": shown.speedup_compile,
-            "coverage": shown.coverage,
-            "best_speedup": self._episode.best_speedup,
-            "finding_ids": tuple(finding.id for finding in shown.findings),
-            "fault": shown.fault,
-            "overhead_s": shown.overhead_s,
-            "turn_returns": np.full(self.turns, np.nan),
-            "evaluation": data,
-        }
-
-    def _print(self) -> None:
-        assert self._episode is not None
-        rendering.show(self._episode)
-
-
-def _tasks_of(task: str | Task | Sequence[str | Task] | None) -> list[Task]:
-    if task is None:
-        return load_tasks("core")
-    if isinstance(task, (str, Task)):
-        return load_tasks(task)
-    if not isinstance(task, Sequence) or not task:
-        raise InvalidOptionError(f"task must be a text, a Task or a list of them, got {task!r:.200}.")
-    return [found for entry in task for found in load_tasks(entry)]
+    def _reached(self, caller: str) -> Position:
+        if self._position_now is None:
+            raise gym.error.ResetNeeded(f"Call reset() before {caller}().")
+        return self._position_now

@@ -147,6 +147,9 @@ class Recipe:
     def spec(self, env_id: str, **kwargs: Any) -> EnvSpec:
         """The environment as data: for ``gym.make``, ``gym.make_vec``, JSON and other processes.
 
+        With wrappers it has no `KernelVectorEnv`: they are for single environments, of which ``gym.make_vec`` then
+        makes as many.
+
         Args:
             env_id: any id of this package, e.g. ``KernelGym/RowSoftmax-v0``.
             **kwargs: arguments of `KernelEnv` in place of the recipe's.
@@ -154,6 +157,8 @@ class Recipe:
         spec = copy.deepcopy(gym.spec(env_id))
         spec.kwargs = {**spec.kwargs, **copy.deepcopy(dict(self.options)), **kwargs}
         spec.additional_wrappers = (*spec.additional_wrappers, *(layer.spec() for layer in self.layers))
+        if spec.additional_wrappers:
+            spec.vector_entry_point = None
         return spec
 
     def make(self, env_id: str, **kwargs: Any) -> gym.Env[Any, Any]:

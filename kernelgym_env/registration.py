@@ -20,6 +20,7 @@ from kernelgym_env.tasks import task_ids
 __all__ = ["environment_ids", "register_environments"]
 
 _ENTRY = "kernelgym_env.env:KernelEnv"
+_VECTOR_ENTRY = "kernelgym_env.vector_env:KernelVectorEnv"
 _GENERIC = "KernelGym/Kernel-v0"
 _FAKE = "KernelGym/Fake-v0"
 _FAKE_TASK = "KernelGym/ElementwiseChain"
@@ -46,4 +47,4 @@ def register_environments() -> None:
             kwargs = {"task": env_id.removesuffix("-v0")}
         # A measured time is never the same twice. The fake evaluator's is, but gymnasium's checker compares the NaN
         # that stands for "absent" in `info` with itself and would find a difference.
-        register(env_id, entry_point=_ENTRY, kwargs=kwargs, nondeterministic=True)
+        register(env_id, entry_point=_ENTRY, vector_entry_point=_VECTOR_ENTRY, kwargs=kwargs, nondeterministic=True)

@@ -4,6 +4,7 @@
 - `as_text` -- the table and the last feedback as plain text.
 - `as_picture` -- the same as an RGB array.
 - `show` -- print it.
+- `frame` -- what `render` gives in a mode, `MODES` -- the modes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from rich.text import Text
 from kernelgym_env.episode import Episode
 from kernelgym_env.limits import clip
 
-__all__ = ["as_picture", "as_text", "show", "table"]
+__all__ = ["MODES", "as_picture", "as_text", "frame", "show", "table"]
+
+MODES = ("ansi", "human", "rgb_array")
+"""Render modes of the environments; with ``human`` each turn is printed as it happens."""
 
 _COLUMNS = 100
 _PICTURE_LINES = 40
@@ -102,3 +106,14 @@ def as_picture(episode: Episode) -> np.ndarray:
             if character != " ":
                 draw.text((8 + 8 * column, 8 + 18 * row), character, font=font, fill=(222, 226, 230))
     return np.asarray(image, dtype=np.uint8).copy()
+
+
+def frame(episode: Episode, mode: str) -> str | np.ndarray | None:
+    """What `render` gives in a mode: a text (``ansi``), a picture (``rgb_array``), or None (``human``).
+
+    Raises:
+        gymnasium.error.DependencyNotInstalled: for ``rgb_array`` without Pillow.
+    """
+    if mode == "ansi":
+        return as_text(episode)
+    return as_picture(episode) if mode == "rgb_array" else None

@@ -1,4 +1,8 @@
-"""Judge one source without an environment."""
+"""Judge one source without an environment.
+
+- `score` -- the verdict.
+- `rescore` -- the same, and never from a cache.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,12 @@ from kernelgym_env import pools
 from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.result import Evaluation
 from kernelgym_env.evaluation.submission import Submission
+from kernelgym_env.pools.cached import uncached
 from kernelgym_env.prompts import extract_source
 from kernelgym_env.tasks import Task, load_task
 from kernelgym_env.tasks.kernelbench.requirements import check_requirements
 
-__all__ = ["score"]
+__all__ = ["rescore", "score"]
 
 
 def score(
@@ -43,6 +48,40 @@ def score(
     >>> score("KernelGym/ElementwiseChain", "# fake: speedup=2\\nclass ModelNew: ...", pool="fake").speedup
     2.0
     """
+    return _score(pools.get(pool), pool, task, source, backend, protocol, device, library_ops, previous_best)
+
+
+def rescore(
+    task: Task | str,
+    source: str,
+    *,
+    backend: str = "auto",
+    protocol: str | Protocol = "strict",
+    device: str = "auto",
+    library_ops: str | None = None,
+    previous_best: float | None = None,
+    pool: str = "local",
+) -> Evaluation:
+    """Like `score`, and never from a cache: a second look is of use only if it is one.
+
+    >>> rescore("KernelGym/ElementwiseChain", "# fake: speedup=2\\nclass ModelNew: ...", pool="fake").speedup
+    2.0
+    """
+    evaluator = uncached(pools.get(pool))
+    return _score(evaluator, pool, task, source, backend, protocol, device, library_ops, previous_best)
+
+
+def _score(
+    evaluator: pools.Evaluator,
+    pool: str,
+    task: Task | str,
+    source: str,
+    backend: str,
+    protocol: str | Protocol,
+    device: str,
+    library_ops: str | None,
+    previous_best: float | None,
+) -> Evaluation:
     given = load_task(task) if isinstance(task, str) else task
     if pool == "local":
         check_requirements(given)
@@ -55,4 +94,4 @@ def score(
         library_ops=library_ops,
         previous_best=previous_best,
     )
-    return pools.get(pool).submit(submission).result()
+    return evaluator.submit(submission).result()

@@ -303,7 +303,7 @@ def test_eval_passes_its_options_on(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"```\n{RIGHT}```".encode())))
     options = ["--backend", "cpp", "--library-ops", "allow", "--device", "cpu"]
     timeouts = ["--import-timeout=1", "--build-timeout=2", "--first-call-timeout=3", "--run-timeout=4.5"]
-    main(["eval", "KernelGym/RowSum-v0", "-", *options, *timeouts, "--json"])
+    main(["eval", "KernelGym/RowSum-v0", "-", *options, *timeouts, "--baseline=compile", "--baseline=graph", "--json"])
     json.loads(capsys.readouterr().out)
     (submission,) = fake_pool
     assert submission.source == RIGHT
@@ -311,6 +311,7 @@ def test_eval_passes_its_options_on(
     assert (submission.backend, submission.library_ops, submission.device) == ("cpp", "allow", "cpu")
     deadlines = submission.protocol.deadlines
     assert (deadlines.import_s, deadlines.build_s, deadlines.first_call_s, deadlines.run_s) == (1, 2, 3, 4.5)
+    assert submission.protocol.baselines == ("compile", "graph")
 
 
 def test_eval_passes_the_sandbox_on(folder: Path, fake_pool: list[Any], capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,7 +55,7 @@ class RewardJump(KernelWrapper):
         judge: ``"module:function"`` or None. It is called with a dict of ``task_id``, ``source``, ``speedup``,
             ``previous_best`` and the two evaluations as plain data (``evaluation``, ``retest``), and returns a number
             from 0 (a hack) to 1, or a bool.
-        retest: ``"module:function"`` that evaluates again; it is called as `kernelgym_env.scoring.score` is, the
+        retest: ``"module:function"`` that evaluates again; it is called as `kernelgym_env.scoring.rescore` is, the
             default. Another one may ask for another device.
 
     Attributes:
@@ -87,7 +87,7 @@ class RewardJump(KernelWrapper):
         agreement: float = 0.1,
         rule: str = "slower",
         judge: str | None = None,
-        retest: str = "kernelgym_env.scoring:score",
+        retest: str = "kernelgym_env.scoring:rescore",
     ) -> None:
         super().__init__(
             env, ratio=ratio, absolute=absolute, agreement=agreement, rule=rule, judge=judge, retest=retest

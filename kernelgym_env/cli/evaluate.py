@@ -17,7 +17,7 @@ from kernelgym_env.cli.options import add_device, add_sandbox, name_of, sandbox_
 from kernelgym_env.cli.output import FAULT, NEGATIVE, OK, console, print_json, waiting
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.feedback import at_level
-from kernelgym_env.evaluation.protocols import LIBRARY_OPS, Protocol, get_protocol, protocol_names
+from kernelgym_env.evaluation.protocols import BASELINES, LIBRARY_OPS, Protocol, get_protocol, protocol_names
 from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.evaluation.submission import BACKENDS, Submission, check_backend, check_library_ops
 from kernelgym_env.prompts import extract_source
@@ -63,6 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         metavar=policies,
         help="what it may take from libraries (default: the protocol's policy)",
+    )
+    parser.add_argument(
+        "--baseline",
+        action="append",
+        default=[],
+        choices=BASELINES,
+        help="also hold it against torch.compile, or the reference as a CUDA graph; may be repeated",
     )
     defaults = get_protocol("strict").deadlines
     for name, what in _TIMEOUTS.items():
@@ -124,11 +131,14 @@ def _read(name: str) -> str:
 
 def _protocol(arguments: argparse.Namespace) -> str | Protocol:
     given = {f"{name}_s": getattr(arguments, f"{name}_timeout") for name in _TIMEOUTS}
-    changes = {name: seconds for name, seconds in given.items() if seconds is not None}
-    if not changes:
+    deadlines = {name: seconds for name, seconds in given.items() if seconds is not None}
+    if not deadlines and not arguments.baseline:
         return str(arguments.protocol)
     protocol = get_protocol(arguments.protocol)
-    return protocol.replace(deadlines=dataclasses.replace(protocol.deadlines, **changes))
+    return protocol.replace(
+        deadlines=dataclasses.replace(protocol.deadlines, **deadlines),
+        baselines=tuple(dict.fromkeys((*protocol.baselines, *arguments.baseline))),
+    )
 
 
 def view(evaluation: Evaluation) -> Group:
@@ -142,6 +152,11 @@ def view(evaluation: Evaluation) -> Group:
     if not math.isnan(evaluation.speedup):
         interval = f"95% interval {evaluation.speedup_low:.3g} to {evaluation.speedup_high:.3g}"
         facts.add_row("speedup", f"{evaluation.speedup:.3g}x over eager PyTorch ({interval})")
+        for name, over in (("torch.compile", evaluation.speedup_compile), ("CUDA graph", evaluation.speedup_graph)):
+            if not math.isnan(over):
+                facts.add_row("", f"{over:.3g}x over the reference by {name}")
+        for name, problem in evaluation.provenance.get("baseline_problems", {}).items():
+            facts.add_row("", Text(f"baseline {name} does not work: {problem.splitlines()[0]}", style="yellow"))
         if (evaluation.speedup_high - evaluation.speedup_low) / 2 > _WIDE * evaluation.speedup:
             facts.add_row("", Text(_why_wide(evaluation), style="yellow"))
     if not math.isnan(evaluation.error_ratio):

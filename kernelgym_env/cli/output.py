@@ -2,7 +2,7 @@
 
 - `OK`, `NEGATIVE`, `USAGE`, `FAULT`, `INTERRUPTED`, `BROKEN_PIPE` -- exit codes.
 - `console`, `errors` -- rich consoles on stdout and stderr.
-- `print_json` -- data for machines.
+- `print_json` -- data for machines; `finite` -- what it prints.
 - `waiting` -- a spinner with the elapsed time, on a terminal only.
 - `progress` -- a bar, or a line for each thing that is done.
 """
@@ -28,6 +28,7 @@ __all__ = [
     "USAGE",
     "console",
     "errors",
+    "finite",
     "print_json",
     "progress",
     "waiting",
@@ -62,17 +63,18 @@ def errors() -> Console:
 
 def print_json(data: Any) -> None:
     """Print data as one JSON document; numbers that JSON does not have (NaN, infinity) become null."""
-    sys.stdout.write(json.dumps(_finite(data), indent=2) + "\n")
+    sys.stdout.write(json.dumps(finite(data), indent=2) + "\n")
     sys.stdout.flush()
 
 
-def _finite(data: Any) -> Any:
+def finite(data: Any) -> Any:
+    """Plain data with null where it has a number that JSON does not have."""
     if isinstance(data, float):
         return data if math.isfinite(data) else None
     if isinstance(data, Mapping):
-        return {str(key): _finite(value) for key, value in data.items()}
+        return {str(key): finite(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
-        return [_finite(value) for value in data]
+        return [finite(value) for value in data]
     return data
 
 

@@ -12,7 +12,7 @@ concatenation, …), or inside Triton's interpreter, which computes with NumPy; 
 - `Shares` -- what was seen.
 - `Sampler` -- watches a process and its descendants from a thread of its own.
 - `owner` -- whose code a mapped file is; `installed_folders` says where nothing is a submission's own,
-  `library_name` what it is called.
+  `library_name` what it is called, `has_own_code` whether there is any that was not installed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.codemap import CodeMap
 
-__all__ = ["PRODUCTS", "Sampler", "Shares", "installed_folders", "library_name", "owner", "supported"]
+__all__ = ["PRODUCTS", "Sampler", "Shares", "has_own_code", "installed_folders", "library_name", "owner", "supported"]
 
 _SEIZE, _INTERRUPT, _GETREGSET, _CONT = 0x4206, 0x4207, 0x4204, 7
 _NT_PRSTATUS = 1
@@ -128,6 +128,27 @@ def installed_folders() -> tuple[str, ...]:
     found = {paths[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")}
     found |= {sys.prefix, sys.base_prefix, "/usr", "/lib", "/lib64", "/opt"}
     return tuple(sorted({os.path.realpath(path) + "/" for path in found} | {path + "/" for path in found}))
+
+
+def has_own_code(pid: int, scratch: str) -> bool:
+    """Whether a process below `pid` has machine code that was not installed: from a file of its own, or made in memory.
+
+    Memory without a name may hold what the interpreter itself made, so this errs on the submission's side.
+
+    Args:
+        pid: the process above; it is not looked at itself.
+        scratch: the submission's own folder.
+    """
+    places, scratch = installed_folders(), os.path.realpath(scratch)
+    for process in processes.descendants(pid):
+        code = CodeMap(process)
+        try:
+            code.read()
+        except OSError:
+            continue  # it ended
+        if any(not path or owner(path, scratch, places) == "own" for path in code.paths()):
+            return True
+    return False
 
 
 class _Registers(ctypes.Structure):

@@ -10,11 +10,8 @@ eager reference itself takes another time than it did then, by more than drift e
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +19,7 @@ from typing import Any
 
 from kernelgym_env import settings
 from kernelgym_env.evaluation.result import Timing
+from kernelgym_env.keeping import digest, write_whole
 
 __all__ = ["DRIFT", "Baseline", "BaselineCache"]
 
@@ -35,15 +33,17 @@ class Baseline:
 
     Attributes:
         over_eager: eager time / its time, from interleaved blocks; NaN where it does not work for the task.
-        eager_us: the eager reference's median time in the same measurement, microseconds.
+        eager_us: the eager reference's median time in the evaluation that it was measured in, microseconds.
         times: its own times.
         problem: why there is none, ``""`` if there is one.
+        lasting: whether it would come out so again; a process that died or took too long may do better.
     """
 
     over_eager: float = math.nan
     eager_us: float = math.nan
     times: Timing = Timing()
     problem: str = ""
+    lasting: bool = True
 
     def drifted(self, eager_us: float) -> bool:
         """Whether the eager reference takes another time by now.
@@ -89,14 +89,11 @@ class BaselineCache:
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         document = {"key": dict(key), "baselines": {name: asdict(one) for name, one in baselines.items()}}
-        fd, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1)
-        os.replace(name, path)
+        write_whole(path, json.dumps(document, indent=1))
 
     def _path(self, key: Mapping[str, Any]) -> Path:
-        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
-        return self._folder / digest[:2] / f"{digest}.json"
+        name = digest(key)
+        return self._folder / name[:2] / f"{name}.json"
 
 
 def _baseline(data: Mapping[str, Any]) -> Baseline:

@@ -44,3 +44,7 @@ class CodeMap:
         if index < 0 or address >= self._ranges[index][0]:
             return None
         return self._ranges[index][1]
+
+    def paths(self) -> set[str]:
+        """All that is mapped for execution, ``""`` among them where there is memory without a file."""
+        return {path for _, path in self._ranges}

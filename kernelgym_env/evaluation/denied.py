@@ -7,7 +7,7 @@ and anything on at most `SMALL` elements.
 
 - `Denied` -- the mode; `found` names what was asked for, also where the submission swallowed the refusal.
 - `watch_captures` -- notes computing operators that are recorded into a CUDA graph, which would replay unseen.
-- `computes` -- whether one operator call counts.
+- `computes` -- whether one operator call counts; `is_free` whether none of an operator's does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-__all__ = ["GEMM", "SMALL", "Denied", "computes", "watch_captures"]
+__all__ = ["GEMM", "SMALL", "Denied", "computes", "is_free", "watch_captures"]
 
 SMALL = 1024
 """Elements up to which an operator is bookkeeping, not the work."""
@@ -72,10 +72,19 @@ def computes(name: str, namespace: str, arguments: Any, result: Any) -> bool:
         arguments: the call's arguments, any pytree.
         result: its result, any pytree.
     """
-    if namespace not in _OWN or name in _FREE:
+    if is_free(name, namespace):
         return False
     tensors = [leaf for leaf in tree_leaves((arguments, result)) if isinstance(leaf, torch.Tensor)]
     return any(tensor.numel() > SMALL for tensor in tensors)
+
+
+def is_free(name: str, namespace: str) -> bool:
+    """Whether an operator does not count as work, whatever it is given.
+
+    >>> is_free("clone", "aten"), is_free("relu", "aten"), is_free("relu", "mine")
+    (True, False, True)
+    """
+    return namespace not in _OWN or name in _FREE
 
 
 class _Refused(RuntimeError):

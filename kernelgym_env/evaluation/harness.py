@@ -5,7 +5,7 @@ commands, measures what it is told to, and reports; the judge believes only what
 own clock bounds. The trusted reference runs through this same file, in a like process.
 
 Commands (JSON, see `wire`): ``load``, ``tensors``, ``weights``, ``buffer``, ``inputs``, ``call``, ``denied``,
-``repeat``, ``batch``, ``trace``, ``time``.
+``repeat``, ``batch``, ``last``, ``trace``, ``time``.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from kernelgym_env.evaluation.cupti import CuptiError, Tracer
 from kernelgym_env.evaluation.delivery import Courier
 from kernelgym_env.evaluation.denied import Denied, watch_captures
 from kernelgym_env.evaluation.device_clock import DeviceClock
+from kernelgym_env.evaluation.operators import Recorded
 from kernelgym_env.evaluation.ways import WAYS
 from kernelgym_env.evaluation.weights import describe_tensors, tensors_of
 
@@ -162,6 +163,19 @@ class _BuildWatch:
         cpp_extension._run_ninja_build = watched
 
 
+class _Inside:
+    """Whether the calling code is inside what is let through, told at each entry and exit; shown in a shared byte."""
+
+    def __init__(self, shown: ctypes.c_uint8 | None = None) -> None:
+        self.depth = self.entered = 0
+        self._shown = ctypes.c_uint8() if shown is None else shown
+
+    def __call__(self, enters: bool) -> None:
+        self.depth += 1 if enters else -1
+        self.entered += enters
+        self._shown.value = self.depth > 0
+
+
 class _Harness:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -173,6 +187,7 @@ class _Harness:
         self.device = "cpu"
         self.flush: torch.Tensor | None = None
         self.captured: list[str] = []
+        self.last: Any = None
         self.clock: DeviceClock | None = None
         self.tracer: Tracer | None = None
         self.no_tracer = "there is no GPU"
@@ -302,17 +317,19 @@ class _Harness:
 
         Its output goes to the output buffer.
         """
-        mode = Denied(frozenset(command["allowed"]))
+        allowed = frozenset(command["allowed"])
+        mode, record = Denied(allowed), Recorded(allowed)
         answer: dict[str, Any] = {"ok": True}
         try:
-            with torch.no_grad(), mode:
+            # on a GPU, what runs on other threads is told by what it launches
+            with record if self.device == "cpu" else nullcontext(), torch.no_grad(), mode:
                 result = self.model(*self.arguments)
             self._sync()
             answer |= self._deliver(result, command["out"], "out")
             self._sync()
         except BaseException as error:  # the refusal itself, or what the submission made of it
             answer["failed"] = _describe_error(error)
-        answer["found"] = list(mode.found)[:32]
+        answer["found"] = list(dict.fromkeys([*mode.found, *record.found]))[:32]
         answer["captured"] = self.captured[:32]
         return answer
 
@@ -324,22 +341,22 @@ class _Harness:
         """
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        byte = ctypes.c_uint8.from_address(self.buffers["inside"].bytes.data_ptr())
-        depth = 0
+        inside = _Inside(ctypes.c_uint8.from_address(self.buffers["inside"].bytes.data_ptr()))
+        interpreted = 0
 
-        def inside(enters: bool) -> None:
-            nonlocal depth
-            depth += 1 if enters else -1
-            byte.value = depth > 0
+        def interprets(enters: bool) -> None:
+            nonlocal interpreted
+            interpreted += enters
+            inside(enters)
 
         calls, end = 0, time.monotonic() + command["seconds"]
-        with torch.no_grad(), Denied(frozenset(command["allowed"]), inside=inside), _told_of_interpreter(inside):
+        with torch.no_grad(), Denied(frozenset(command["allowed"]), inside=inside), _told_of_interpreter(interprets):
             while not calls or time.monotonic() < end:
                 self.model(*self.arguments)
                 self._sync()
                 calls += 1
         torch.set_num_threads(threads)
-        return {"calls": calls}
+        return {"calls": calls, "interpreted": interpreted, "operators": inside.entered}
 
     def do_batch(self, command: dict[str, Any]) -> dict[str, Any]:
         """So many calls, without a clock of this process.
@@ -351,9 +368,17 @@ class _Harness:
             _wait(command["wait"])
         with torch.no_grad():
             for _ in range(command["calls"]):
-                self.model(*self.arguments)
+                self.last = None  # what a call gives lies where the one before lay, as where it is timed
+                self.last = self.model(*self.arguments)
         self._sync()
         return {"ok": True}
+
+    def do_last(self, command: dict[str, Any]) -> dict[str, Any]:
+        """The result of the last call of a batch, into the output buffer."""
+        result, self.last = self.last, None
+        answer = self._deliver(result, command["out"], "out")
+        self._sync()
+        return answer
 
     def do_trace(self, command: dict[str, Any]) -> dict[str, Any]:
         """Calls while CUPTI notes what they launch.
@@ -362,11 +387,7 @@ class _Harness:
         """
         if self.tracer is None:
             return {"problem": self.no_tracer}
-        depth = 0
-
-        def inside(enters: bool) -> None:
-            nonlocal depth
-            depth += 1 if enters else -1
+        inside = _Inside()
 
         def run() -> None:
             allowed = command["allowed"]
@@ -377,7 +398,7 @@ class _Harness:
             self._sync()
 
         try:
-            kernels = self.tracer.trace(run, lambda: depth > 0)
+            kernels = self.tracer.trace(run, lambda: inside.depth > 0)
         except CuptiError as error:
             return {"problem": str(error)}
         return {"kernels": [dataclasses.asdict(kernel) for kernel in kernels[:_MOST_KERNELS]]}

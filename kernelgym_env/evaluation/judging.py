@@ -24,7 +24,7 @@ from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.quiet import Quiet
 from kernelgym_env.evaluation.reference import Case, Reference
 from kernelgym_env.evaluation.result import Finding, Status
-from kernelgym_env.evaluation.scratch import write_text
+from kernelgym_env.evaluation.scratch import keep_caches, write_text
 from kernelgym_env.evaluation.source import ENTRY, may_compile
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded, Zygote
@@ -147,13 +147,10 @@ class Judging:
         folder = self._prebuild(weight_seed) if compiles and self.device != "cpu" else None
         with self.stages.time("queue"):
             self.quiet.enter()
-        worker = self._fork(folder)
-        self.candidate = worker
-        worker.post(self._load(worker.folder, self.submission.source, ENTRY, weight_seed, init))
         # sources that build without load_inline build again here, so the longer deadline holds
         self.import_stage = "build" if compiles else "start"
         self._start_s = self.protocol.deadlines.build_s if compiles else self.protocol.deadlines.import_s
-        return worker
+        return self._start(folder, weight_seed, init)
 
     def relaunch(self, weight_seed: int, init: dict[str, Any]) -> Worker:
         """End the candidate and fork another one from the same source, which finds what the first one compiled."""
@@ -161,8 +158,12 @@ class Judging:
         assert old is not None
         old.stop()
         old.close(keep_folder=True)
+        keep_caches(old.folder)
         self._shown.clear()
-        self.candidate = worker = self._fork(old.folder)
+        return self._start(old.folder, weight_seed, init)
+
+    def _start(self, folder: Path | None, weight_seed: int, init: dict[str, Any]) -> Worker:
+        self.candidate = worker = self._fork(folder)
         worker.post(self._load(worker.folder, self.submission.source, ENTRY, weight_seed, init))
         return worker
 
@@ -177,6 +178,7 @@ class Judging:
             if isinstance(answer.get("error"), dict) and answer["error"].get("compile") is True:
                 self._raise_error(answer)
             builder.close(keep_folder=True)
+            keep_caches(builder.folder)
         return builder.folder
 
     def started(self) -> None:
@@ -318,6 +320,17 @@ class Judging:
             if not _same_value(value, got):
                 return Verdict(False, math.inf, f"{path}: the value differs from the reference's.")
         return compare_all(self.outputs("out", wanted, found), case.expected, self.protocol)
+
+    def refuse_wrong(self, answer: dict[str, Any], case: Case, reference: Reference) -> None:
+        """Compare what a call gave that was timed.
+
+        Raises:
+            Outcome: if it is wrong.
+        """
+        reference.expect(case)
+        verdict = self.compare(answer, case, reference)
+        if not verdict.ok:
+            raise Outcome(Status.WRONG, f"In a timed call: {verdict.message}", finding="D8")
 
     def outputs(self, name: str, wanted: list[Any], found: list[Any]) -> list[torch.Tensor]:
         """The tensors in an output buffer, laid out as the worker says it left them.

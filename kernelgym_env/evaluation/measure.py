@@ -103,7 +103,8 @@ def measure(
         rng: draws the orders; seeded from the secret.
         single: one call a block, for a task that overwrites its inputs.
         each: inputs are delivered before each call, not before each block.
-        between: called after each pair of blocks, for what must not disturb one side more than the other.
+        between: called after each pair of blocks, those that warm up too, for what must not disturb one side more than
+            the other.
 
     Raises:
         WorkerEnded: if a side does not answer in time.
@@ -122,9 +123,11 @@ def measure(
         return times
 
     first = [min(run(side, 1)) for side in (reference, candidate)]
+    between()
     slow = max(first) * 1e-6 > protocol.budget_s / 4
     if protocol.warmup > 1 and not slow:
         first = [min(run(side, 1 if single else protocol.warmup - 1)) for side in (reference, candidate)]
+        between()
     calls = 1 if single else max(1, min(protocol.max_block_calls, int(protocol.block_us / max(*first, 0.1))))
     start = time.perf_counter()
     while True:

@@ -11,7 +11,7 @@ when the device is idle. The device is kept waiting while calls are launched, so
 
 Handling a command takes time too, so a single short call cannot be told from it. But many can: the slope between two
 batches of calls is a call's time alone. And one call on inputs that were never seen before, less what an empty command
-takes, is a bound for whoever has kept the results of a batch.
+takes, is a bound for whoever has kept the results of a batch; its output is compared, so the work cannot be left out.
 
 - `outside_us` -- microseconds that a call takes at the least.
 - `overstated` -- by what factor a reported time falls short of it.
@@ -65,16 +65,40 @@ def outside_us(judging: Judging, worker: Worker, contents: Contents, reference: 
 
     Raises:
         WorkerEnded: if the worker does not answer in time.
-        Outcome: if a call raises.
+        Outcome: if a call raises, or its output on new inputs is wrong.
     """
     enough = reported_us * DISAGREE * 1e-6
-
-    def fresh() -> None:
-        judging.present(worker, contents.mixed(), reference)
-
     bound = _thread_s if judging.device == "cpu" else _device_s
     # a reference that overwrites its inputs is called once on each
-    return max(bound(_Batches(judging, worker), fresh, enough, single=reference.mutates), 0.0) * 1e6
+    seconds = bound(_Batches(judging, worker), _Fresh(judging, worker, contents, reference), enough, reference.mutates)
+    return max(seconds, 0.0) * 1e6
+
+
+class _Fresh:
+    """Inputs that the worker has never seen, and whether it computed on them."""
+
+    def __init__(self, judging: Judging, worker: Worker, contents: Contents, reference: Reference) -> None:
+        self._judging = judging
+        self._worker = worker
+        self._contents = contents
+        self._reference = reference
+        self._case = contents.case
+
+    def give(self) -> None:
+        """Write new inputs."""
+        self._case = self._contents.mixed()
+        self._judging.buffers["out"].bytes.fill_(0xFF)
+        self._judging.present(self._worker, self._case, self._reference)
+
+    def check(self) -> None:
+        """Compare what the worker's last call gave.
+
+        Raises:
+            Outcome: if it is wrong.
+        """
+        message = {"op": "last", "out": self._reference.out_tree}
+        answer = self._judging.command(self._worker, message, self._judging.protocol.deadlines.run_s)
+        self._judging.refuse_wrong(answer, self._case, self._reference)
 
 
 class _Batches:
@@ -103,19 +127,23 @@ class _Batches:
         return time.perf_counter() - start
 
 
-def _thread_s(batches: _Batches, fresh: Callable[[], None], enough: float, *, single: bool) -> float:
+def _thread_s(batches: _Batches, fresh: _Fresh, enough: float, single: bool) -> float:
     """Seconds of a call by the kernel's account of the main thread."""
     seconds = batches.ran_s
 
+    def after_new(calls: int) -> float:
+        fresh.give()  # which leaves caches behind in which a command takes longer, with calls or without
+        return seconds(calls)
+
     def one() -> float:
-        fresh()
-        return seconds(1) - nothing
+        return after_new(1) - nothing
 
     def slope() -> float:
         return (seconds(3 * calls) - seconds(calls)) / (2 * calls)
 
-    nothing = statistics.median(seconds(0) for _ in range(_REPEATS))
+    nothing = statistics.median(after_new(0) for _ in range(_REPEATS))
     bound = _least(one, enough)
+    fresh.check()  # of the last one, which nobody knew to be the last; between them it would leave cold caches behind
     if single:
         return bound
     calls, limit = 1, min(_MOST_CALLS, max(1, int(_LONG_S / max(bound, 1e-9))))
@@ -124,17 +152,17 @@ def _thread_s(batches: _Batches, fresh: Callable[[], None], enough: float, *, si
     return max(bound, _least(slope, enough))
 
 
-def _device_s(batches: _Batches, fresh: Callable[[], None], enough: float, *, single: bool) -> float:
+def _device_s(batches: _Batches, fresh: _Fresh, enough: float, single: bool) -> float:
     """Seconds of a call on the device by the judge's wall clock, less what an honest call may seem to take longer."""
-    fresh()
+    fresh.give()
     batches.wall_s(1)
-    fresh()
+    fresh.give()
     few = 1 if single else _FEW
     host = batches.wall_s(few) / few  # to launch a call, or to compute it where that takes longer
     ahead = min(2 * host, _BATCH_S)
 
     def after_new(calls: int) -> float:
-        fresh()  # what the device does after another process used it takes longer, with calls or without
+        fresh.give()  # what the device does after another process used it takes longer, with calls or without
         return batches.wall_s(calls, ahead)
 
     def one() -> float:
@@ -146,6 +174,7 @@ def _device_s(batches: _Batches, fresh: Callable[[], None], enough: float, *, si
 
     nothing = statistics.median(after_new(0) for _ in range(_REPEATS))
     bound = _least(one, enough + _SLACK_S["single"]) - _SLACK_S["single"]
+    fresh.check()
     if single or host * _FEW > _BATCH_S:
         return bound  # long enough for a single one to tell, where others are possible
     calls = max(_FEW, min(_QUEUED, int(_BATCH_S / host)))

@@ -15,7 +15,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
-from kernelgym_env.evaluation.attribution import PRODUCTS, Sampler, Shares, supported
+from kernelgym_env.evaluation.attribution import PRODUCTS, Sampler, Shares, has_own_code, supported
 from kernelgym_env.evaluation.buffers import Buffer
 from kernelgym_env.evaluation.checking import check_again
 from kernelgym_env.evaluation.denied import GEMM
@@ -33,7 +33,7 @@ _WATCHED_S, _MOST_ROUNDS, _ENOUGH = 0.1, 5, 50
 
 _MOST_CALLS = 10**9
 
-_LEAST_SHARE = 0.25
+_LEAST_SHARE, _LITTLE = 0.25, 0.1
 _LEAST_SAMPLES = 4
 _LEAST_US = {"library": 10.0, "tensor": 100.0}
 """Microseconds a call below which such code is no more than what passing a tensor on takes."""
@@ -41,7 +41,14 @@ _LEAST_US = {"library": 10.0, "tensor": 100.0}
 _LEAST_HOST_US = 100.0
 """The same on the host of a GPU, where launching goes through installed code too."""
 
+_TENSOR_US = 20.0
+"""What of that torch takes for a call, and for each operator in it, while operators are refused."""
+
+_LEAST_ALONE_US = 2.0
+"""The same for arithmetic libraries where a submission's own code does next to nothing."""
+
 _TRACED_CALLS = 3
+_NO_KERNEL = "No kernel of your own ran. Compute it in your own kernels."
 
 
 def _allowed(judging: Judging) -> str:
@@ -114,18 +121,29 @@ def check_attribution(judging: Judging, case: Case, reference: Reference) -> Non
         judging.present(worker, case, reference)
         with Sampler(worker.pid, str(worker.folder), _reader(judging.buffers["inside"])) as sampler:
             message = {"op": "repeat", "seconds": _WATCHED_S, "allowed": _let_through(allowed)}
-            calls = 0
+            calls = interpreted = operators = 0
             for _ in range(_MOST_ROUNDS):
                 answer = judging.command(worker, message, judging.protocol.deadlines.run_s)
                 if type(answer.get("calls")) is not int or not 1 <= answer["calls"] <= _MOST_CALLS:
                     raise WorkerEnded("garbage", "it did not say how often it called")
                 calls += answer["calls"]
+                interpreted += _count(answer.get("interpreted"))
+                operators += _count(answer.get("operators"))
                 # a busy machine gives few looks
                 if sampler.shares.seen.total() >= _ENOUGH or sampler.shares.problem:
                     break
-    if names := foreign_code(sampler.shares, calls, gemm=allowed == "gemm", host=judging.device != "cpu"):
+    on_host, gemm = judging.device != "cpu", allowed == "gemm"
+    if names := foreign_code(
+        sampler.shares, calls, gemm=gemm, host=on_host, interpreted=interpreted > 0, operators=operators
+    ):
         text = f"Installed libraries do the work: {', '.join(names)}. Compute it in your own kernels."
         raise Outcome(Status.POLICY, text, finding="A4")
+    if allowed == "forbid" and not on_host and not interpreted and not has_own_code(worker.pid, str(worker.folder)):
+        raise Outcome(Status.POLICY, _NO_KERNEL, finding="A3")
+
+
+def _count(told: object) -> int:
+    return told if type(told) is int and told > 0 else 0
 
 
 def _reader(buffer: Buffer) -> Callable[[], bool]:
@@ -133,7 +151,15 @@ def _reader(buffer: Buffer) -> Callable[[], bool]:
     return lambda: byte.value != 0
 
 
-def foreign_code(shares: Shares, calls: int, *, gemm: bool, host: bool = False) -> list[str]:
+def foreign_code(
+    shares: Shares,
+    calls: int,
+    *,
+    gemm: bool,
+    host: bool = False,
+    interpreted: bool = False,
+    operators: int = 0,
+) -> list[str]:
     """Files of installed code that does a quarter of the work or more, most first; empty if there is none.
 
     Args:
@@ -141,18 +167,24 @@ def foreign_code(shares: Shares, calls: int, *, gemm: bool, host: bool = False) 
         calls: number of calls meanwhile.
         gemm: whether products may come from a library.
         host: whether the work is a GPU's, so that its host is to wait and launch only.
+        interpreted: whether Triton's interpreter ran own kernels, whose work is not seen as own code.
+        operators: number of torch's operators meanwhile; torch needs time of its own to be called.
     """
     names: list[str] = []
     if not calls:
         return names
     for whose, least_us in _LEAST_US.items():
         least_us = _LEAST_HOST_US if host else least_us
+        if whose == "tensor" and not host:
+            least_us = min(least_us, _TENSOR_US * (1 + operators / calls))
         files = {
             name: count
             for (kind, name), count in shares.files.items()
             if kind == whose and not (gemm and any(part in name.lower() for part in PRODUCTS))
         }
         count = sum(files.values())
+        if whose == "library" and not host and not interpreted and shares.seen["own"] < _LITTLE * count:
+            least_us = _LEAST_ALONE_US
         spent_us = count * shares.period_s * 1e6 / calls
         work = shares.seen.total() if host else count + shares.seen["own"]
         if count >= _LEAST_SAMPLES and spent_us >= least_us and count >= _LEAST_SHARE * work:
@@ -188,5 +220,5 @@ def check_launches(judging: Judging, case: Case, reference: Reference) -> Eviden
         text = f"Kernels of installed libraries do the work: {', '.join(libraries)}. Compute it in your own kernels."
         raise Outcome(Status.POLICY, text, finding="A4")
     if allowed == "forbid" and not evidence.own_launches:
-        raise Outcome(Status.POLICY, "No kernel of your own ran. Compute it in your own kernels.", finding="A3")
+        raise Outcome(Status.POLICY, _NO_KERNEL, finding="A3")
     return evidence

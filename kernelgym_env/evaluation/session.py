@@ -5,6 +5,7 @@ Every outcome of a submission is an `Evaluation`; only infrastructure raises.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import platform
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 
 from kernelgym_env._version import __version__
+from kernelgym_env.devices import cpu_name
 from kernelgym_env.evaluation.baselines import BaselineCache
 from kernelgym_env.evaluation.checking import (
     check,
@@ -84,7 +86,7 @@ class Session:
     def _look(self) -> tuple[dict[str, str], dict[str, str]]:
         """Describe the device; what workers must know of it."""
         if self.kind == "cpu":
-            return {"name": _cpu_name(), "threads": str(torch.get_num_threads())}, {}
+            return {"name": cpu_name(), "threads": str(torch.get_num_threads())}, {}
         properties = torch.cuda.get_device_properties(self.device)
         capability = f"{properties.major}.{properties.minor}"
         hardware = {
@@ -151,7 +153,7 @@ class Session:
             # another judge on this machine would refuse it too, so this is no case for another try
             status, detail = Status.FAULT, str(error)
         except WorkerEnded as ended:
-            status = Status.TIMEOUT if ended.kind == "timeout" else Status.CRASH
+            status = ended.status
             detail = f"In the {stages.current} stage: {ended.detail}."
         finally:
             judging.close()
@@ -297,9 +299,13 @@ class Session:
         for name in protocol.baselines:
             if name not in known or known[name].drifted(eager_us):
                 worker = judging.twin(reference.task.source, timed.weight_seed, reference.init_tree, way=name)
-                known[name] = measure_way(judging, worker, twin, timed.contents, reference, timed.rng)
+                measured = measure_way(judging, worker, twin, timed.contents, reference, timed.rng)
+                measured = dataclasses.replace(measured, eager_us=eager_us)  # drift is told from like measurements
                 worker.stop()
-                cache.save(key, known)
+                if name not in known or not measured.problem:  # what worked before fails for a passing reason
+                    known[name] = measured
+                if measured.lasting:
+                    cache.save(key, known)
             times[name] = known[name].times
             found[f"speedup_{name}"] = known[name].speedup(figures["speedup"])
             if known[name].problem:
@@ -335,11 +341,3 @@ def _work(reference: Reference, seed: int) -> Work | None:
 def _make_room(known: dict[Any, Any]) -> None:
     if len(known) >= _KNOWN_TASKS:
         known.pop(next(iter(known)))
-
-
-def _cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()

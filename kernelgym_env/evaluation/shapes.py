@@ -51,6 +51,5 @@ def check_shape(
         what = "The output is wrong" if outcome.status is Status.WRONG else "The code fails"
         raise Outcome(outcome.status, f"{what} {_ELSEWHERE}.", finding="B11") from outcome
     except WorkerEnded as ended:
-        status = Status.TIMEOUT if ended.kind == "timeout" else Status.CRASH
-        how = "does not end in time" if ended.kind == "timeout" else "ends its process"
-        raise Outcome(status, f"The code {how} {_ELSEWHERE}.", finding="B11") from ended
+        how = "does not end in time" if ended.status is Status.TIMEOUT else "ends its process"
+        raise Outcome(ended.status, f"The code {how} {_ELSEWHERE}.", finding="B11") from ended

@@ -1,6 +1,7 @@
 """The format stage: what can be said of a source without running it, in about a millisecond.
 
 - `check_format` -- the first reason why a source cannot be a submission, or ``""``.
+- `parse` -- its syntax tree.
 - `detect_backend` -- which kernel language a source uses.
 - `may_compile` -- whether importing it may start a native compiler.
 """
@@ -8,19 +9,23 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
 import threading
 import warnings
 
 from kernelgym_env.limits import MAX_SOURCE_CHARS
 
-__all__ = ["ENTRY", "check_format", "detect_backend", "may_compile"]
+__all__ = ["ENTRY", "check_format", "detect_backend", "may_compile", "parse"]
 
 ENTRY = "ModelNew"
 """The class a submission must define."""
 
 # warnings' filters belong to the whole process
 _PARSING = threading.Lock()
+_REMEMBERING = threading.Lock()
+_KEPT = 4096
+_known: dict[bytes, str] = {}
 _NATIVE = re.compile(r"load_inline|cpp_extension|subprocess|\bos\s*\.\s*(system|popen|exec|spawn)|nvcc|\bg\+\+|\bgcc\b")
 
 
@@ -39,6 +44,19 @@ def check_format(source: str) -> str:
         return "The reply holds no source code."
     if len(source) > MAX_SOURCE_CHARS:
         return f"The source has {len(source)} characters; at most {MAX_SOURCE_CHARS} are accepted."
+    # Finding the source in a reply asks this, then the pool does, and parsing is most of what a step costs.
+    digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()
+    problem = _known.get(digest)
+    if problem is None:
+        problem = _problem(source)
+        with _REMEMBERING:
+            if len(_known) >= _KEPT:
+                del _known[next(iter(_known))]
+            _known[digest] = problem
+    return problem
+
+
+def _problem(source: str) -> str:
     if "\0" in source:
         return "The source holds a NUL character."
     try:
@@ -46,9 +64,7 @@ def check_format(source: str) -> str:
     except UnicodeEncodeError as error:
         return f"The source is not valid Unicode text (character {error.start})."
     try:
-        with _PARSING, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a SyntaxWarning is not an error
-            tree = ast.parse(source)
+        tree = parse(source)
     except SyntaxError as error:
         line = (error.text or "").rstrip()
         return f"SyntaxError: {error.msg} (line {error.lineno})" + (f"\n    {line[:200]}" if line else "")
@@ -57,6 +73,19 @@ def check_format(source: str) -> str:
     if not _defines(tree, ENTRY):
         return f"The source defines no class {ENTRY} at module level."
     return ""
+
+
+def parse(source: str) -> ast.Module:
+    """Parse a source, without a warning of the parser's.
+
+    Raises:
+        SyntaxError: if it is no Python.
+        ValueError: for a NUL character.
+        RecursionError: if it is nested too deeply, and `MemoryError` likewise.
+    """
+    with _PARSING, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a SyntaxWarning is not an error
+        return ast.parse(source)
 
 
 def _defines(tree: ast.Module, name: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +27,6 @@ from kernelgym_env.evaluation.measure import Side, measure
 from kernelgym_env.evaluation.neighbours import compare, look
 from kernelgym_env.evaluation.outside import DISAGREE, outside_us, overstated
 from kernelgym_env.evaluation.reference import Case, Reference, TaskError
-from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.statistics import timing
 from kernelgym_env.evaluation.timing_rules import reported, timing_rule
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded, judges
@@ -100,7 +99,7 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
         waited = time.perf_counter() - start
         judging.stages.current = "timing"
         single = reference.mutates
-        with _looked_at(judging, (candidate, twin)):
+        with _looked_at(judging):
             result = measure(mine, theirs, judging.protocol, rng, single=single, each=way.each, between=inputs.compare)
         began = time.perf_counter()
         factor = _overstated(judging, mine, inputs.contents, reference)
@@ -122,7 +121,7 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
 
 
 @contextmanager
-def _looked_at(judging: Judging, workers: Sequence[Worker]) -> Iterator[None]:
+def _looked_at(judging: Judging) -> Iterator[None]:
     """Look at a GPU before and after, for what else used it and what its clocks did; see `neighbours`.
 
     Raises:
@@ -132,17 +131,17 @@ def _looked_at(judging: Judging, workers: Sequence[Worker]) -> Iterator[None]:
         yield
         return
     uuid = str(torch.cuda.get_device_properties(judging.device).uuid)
-    before = look(uuid, _ours(workers))
+    before = look(uuid, _ours())
     yield
-    both = compare(before, look(uuid, _ours(workers), since_us=before.taken_us))
+    both = compare(before, look(uuid, _ours(), since_us=before.taken_us))
     judging.neighbours = both.to_dict()
     if both.worthless:
         raise RuntimeError(both.worthless)
 
 
-def _ours(workers: Sequence[Worker]) -> set[int]:
+def _ours() -> set[int]:
     """Processes that are no neighbours: this judge's, and other judges', which keep quiet while one times."""
-    own = {os.getpid(), *(worker.pid for worker in workers), *judges()}
+    own = {os.getpid(), *judges()}
     return own | {pid for one in own for pid in processes.descendants(one)}
 
 
@@ -183,11 +182,10 @@ def measure_way(
         except RuntimeError as problem:
             return Baseline(problem=str(problem)[:_PROBLEM_CHARS])
         except WorkerEnded as ended:
-            return Baseline(problem=ended.detail[:_PROBLEM_CHARS])
+            return Baseline(problem=ended.detail[:_PROBLEM_CHARS], lasting=False)
         except Outcome as outcome:
             return Baseline(problem=without_values(outcome.detail)[:_PROBLEM_CHARS])
-    eager_us = timing(theirs.blocks, way.clock).median_us
-    return Baseline(result.speedup, eager_us, timing(ours.blocks, way.clock))
+    return Baseline(result.speedup, times=timing(ours.blocks, way.clock))
 
 
 def _ready(judging: Judging, worker: Worker, contents: Contents, reference: Reference, seconds: float) -> None:
@@ -311,10 +309,6 @@ class _Inputs:
             return
         (answer, final), self._due = self._due, None
         start = time.perf_counter()
-        case = final()
-        self.reference.expect(case)
-        verdict = self.judging.compare(answer, case, self.reference)
+        self.judging.refuse_wrong(answer, final(), self.reference)
         self._checks += 1
         self._checking_s += time.perf_counter() - start
-        if not verdict.ok:
-            raise Outcome(Status.WRONG, f"In a timed call: {verdict.message}", finding="D8")

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -27,9 +26,11 @@ from typing import Any
 
 from kernelgym_env import settings
 from kernelgym_env.evaluation import processes, wire
+from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.sandbox.readable import private_places
 from kernelgym_env.evaluation.sandbox.warden import Cell, SandboxError, Warden
+from kernelgym_env.evaluation.scratch import CACHES, HOME, TMP, remove_tree
 from kernelgym_env.limits import clip
 
 __all__ = ["Worker", "WorkerEnded", "WorkerLost", "Zygote", "ZygoteError", "judges"]
@@ -63,12 +64,19 @@ class WorkerEnded(Exception):
         self.kind = kind
         self.detail = detail
 
+    @property
+    def status(self) -> Status:
+        """How the evaluation of a submission ends for which it was the worker."""
+        return Status.TIMEOUT if self.kind == "timeout" else Status.CRASH
+
 
 def _scrubbed() -> dict[str, str]:
     """The environment a candidate may see: no tokens, no home."""
     kept = {name: value for name, value in os.environ.items() if name in _PASSED or name.startswith(_PASSED_PREFIXES)}
     # the interpreter's own scripts last: torch calls `ninja` by name, also where the environment is not activated
-    return {**kept, "PATH": os.pathsep.join([kept.get("PATH", os.defpath), sysconfig.get_path("scripts")])}
+    path = os.pathsep.join([kept.get("PATH", os.defpath), sysconfig.get_path("scripts")])
+    # torch's recorder would write into what the submission prints
+    return {**kept, "PATH": path, "KINETO_LOG_LEVEL": "99"}
 
 
 class Zygote:
@@ -155,7 +163,7 @@ class Zygote:
             fresh = folder is None
             if folder is None:
                 folder = Path(tempfile.mkdtemp(prefix=f"job-{job}-", dir=self.folder))
-                for name in ("home", "tmp"):
+                for name in (HOME, TMP):
                     (folder / name).mkdir(mode=0o700)
             cell = self.warden.cell(folder)
             control, theirs = socket.socketpair()
@@ -234,17 +242,6 @@ def _signal_name(number: int) -> str:
     return signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
 
 
-def remove_tree(folder: Path) -> None:
-    """Remove a folder that a submission may have filled in any way; never raises."""
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        return
-    except (OSError, RecursionError):
-        # folders nested by the thousand, or without the right to enter
-        subprocess.run(["rm", "-rf", "--", str(folder)], check=False, stderr=subprocess.DEVNULL)
-
-
 def judges() -> list[int]:
     """Process ids of this user's judges on this machine."""
     return [pid for pid, _ in _judge_folders() if Path("/proc", str(pid)).exists()]
@@ -264,19 +261,20 @@ def _sweep() -> None:
 
 def _private(folder: Path) -> dict[str, str]:
     """Homes and caches below a worker's own folder."""
-    home = folder / "home"
+    home = folder / HOME
+    triton, extensions, inductor, cupy, nv = (str(home / name) for name in CACHES)
     return {
         "HOME": str(home),
         "USER": "kernelgym",
         "LOGNAME": "kernelgym",
-        "TMPDIR": str(folder / "tmp"),
+        "TMPDIR": str(folder / TMP),
         "XDG_CACHE_HOME": str(home / ".cache"),
-        "TRITON_CACHE_DIR": str(home / "triton"),
+        "TRITON_CACHE_DIR": triton,
         "TRITON_HOME": str(home),
-        "TORCH_EXTENSIONS_DIR": str(home / "torch_extensions"),
-        "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"),
-        "CUPY_CACHE_DIR": str(home / "cupy"),
-        "CUDA_CACHE_PATH": str(home / "nv"),
+        "TORCH_EXTENSIONS_DIR": extensions,
+        "TORCHINDUCTOR_CACHE_DIR": inductor,
+        "CUPY_CACHE_DIR": cupy,
+        "CUDA_CACHE_PATH": nv,
     }
 
 
@@ -367,11 +365,11 @@ class Worker:
             if self._control.fileno() in ready:
                 try:
                     message = self._reader.feed()
+                    if message is not None and not self.isolation:
+                        message = self._enter(message)
+                        end = time.monotonic() + seconds
                 except wire.WireError as error:
                     raise self._end(str(error)) from None
-                if message is not None and not self.isolation:
-                    message = self._enter(message)
-                    end = time.monotonic() + seconds
                 if message is not None:
                     if message.get("nonce") != self._nonce:
                         self.kill()

@@ -109,6 +109,10 @@ class FakePool:
         future.set_result(evaluation)
         return future
 
+    def conditions(self, submission: Submission) -> dict[str, Any]:
+        """What else an evaluation follows from: the source's comments too, since directives are comments."""
+        return {"evaluator": "fake", "source": submission.source_hash}
+
     def pause(self) -> None:
         """Nothing runs in the background, so there is nothing to hold."""
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from kernelgym_env import devices, settings
@@ -27,6 +27,7 @@ from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.source import check_format
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.pools.judge_process import JudgeFault, JudgeProcess
+from kernelgym_env.pools.software import software
 
 __all__ = ["LocalPool"]
 
@@ -122,6 +123,24 @@ class LocalPool:
                     thread.start()
             self._condition.notify_all()
         return future
+
+    def conditions(self, submission: Submission) -> dict[str, Any]:
+        """What else an evaluation depends on: this machine, its devices and compilers, versions, and this pool's
+        options. Found without CUDA and without torch.
+        """
+        device = devices.resolve_device(submission.device)
+        names = devices.cuda_device_names()
+        index = device.partition(":")[2]
+        return {
+            "evaluator": "local",
+            "device": device,
+            "gpus": [] if device == "cpu" else [names[int(index)]] if index else names,
+            "cpu": devices.cpu_name(),
+            "cpu_count": os.cpu_count(),
+            "software": software(),
+            "threads": self._threads,
+            "sandbox": asdict(self._sandbox),
+        }
 
     def _lanes_for(self, device: str) -> list[str]:
         """Names of the judges that may take a job for a device: the device's, with a number for all but the first."""

@@ -379,6 +379,11 @@ class SimulatedPool:
             self._counts[evaluation.status.value] += 1
         job.future.set_result(evaluation)
 
+    def conditions(self, submission: Submission) -> dict[str, Any]:
+        """What else an evaluation follows from: the tables and the seed, and the source's directives."""
+        source = submission.source_hash
+        return {"evaluator": "simulated", "source": source, "seed": self.seed, "config": self.config.to_dict()}
+
     def pause(self) -> None:
         """Answer nothing until `resume`."""
         with self._condition:

@@ -14,10 +14,9 @@ from functools import cache
 from pathlib import Path
 
 from kernelgym_env.errors import unknown_name
-from kernelgym_env.tasks.core.index import INDEX, Entry
-from kernelgym_env.tasks.files import read_source
+from kernelgym_env.tasks.core.index import INDEX
 from kernelgym_env.tasks.model import Task
-from kernelgym_env.tasks.source import constants
+from kernelgym_env.tasks.packaged import Entry, packaged_task
 
 __all__ = ["IDS", "INDEX", "Entry", "load"]
 
@@ -36,18 +35,4 @@ def load(task_id: str) -> Task:
     """
     if task_id not in _ENTRIES:
         raise unknown_name("task id", task_id, IDS)
-    entry = _ENTRIES[task_id]
-    source = read_source(_REFERENCES / f"{entry.file}.py")
-    shipped = constants(source)
-    return Task(
-        id=task_id,
-        source=source,
-        title=entry.title,
-        description=entry.description,
-        level=entry.level,
-        tags=("core", *entry.tags),
-        # The text has the GPU's sizes; written down, so that whoever lists sizes sees both.
-        sizes={"cpu": entry.cpu, "cuda": {name: shipped[name] for name in entry.cpu}},
-        origin=f"kernelgym_env suite core, {entry.file}.py",
-        licence="MIT",
-    )
+    return packaged_task(task_id, _ENTRIES[task_id], _REFERENCES, "core")

@@ -1,45 +1,13 @@
 """What the suite `core` holds, in order.
 
-- `Entry` -- one task, without its source.
-- `INDEX` -- all of them.
+- `INDEX` -- an `Entry` per task, see `kernelgym_env.tasks.packaged`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from kernelgym_env.tasks.packaged import Entry
 
-from kernelgym_env.tasks.source import Number
-
-__all__ = ["INDEX", "Entry"]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A task of the suite.
-
-    Attributes:
-        name: its id after ``KernelGym/``.
-        title: a few words.
-        level: 1 single operators, 2 fused chains, 3 blocks of networks.
-        description: one sentence.
-        tags: words to select by.
-        cpu: sizes at which an eager call on two CPU cores takes between 0.3 and 20 ms.
-    """
-
-    name: str
-    title: str
-    level: int
-    description: str
-    tags: tuple[str, ...]
-    cpu: Mapping[str, Number] = field(hash=False)
-
-    @property
-    def file(self) -> str:
-        """Stem of the reference's file: the name in snake case."""
-        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
-
+__all__ = ["INDEX"]
 
 INDEX = (
     Entry(

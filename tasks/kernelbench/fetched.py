@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.keeping import write_whole
 from kernelgym_env.settings import cache_dir
 from kernelgym_env.tasks import files
 from kernelgym_env.tasks.kernelbench import rows as table
@@ -60,9 +59,9 @@ def save(problems: Sequence[Mapping[str, Any]], manifest: Manifest) -> Path:
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True)
     path = _problems(manifest)
-    _write(path, "".join(json.dumps(dict(row)) + "\n" for row in problems))
+    write_whole(path, "".join(json.dumps(dict(row)) + "\n" for row in problems))
     # the manifest names its file, so a reader meets the old pair or the new one
-    _write(folder / "manifest.json", json.dumps(dataclasses.asdict(manifest), indent=2) + "\n")
+    write_whole(folder / "manifest.json", json.dumps(dataclasses.asdict(manifest), indent=2) + "\n")
     return path
 
 
@@ -103,15 +102,3 @@ def _problems(manifest: Manifest) -> Path:
 @lru_cache(maxsize=4)
 def _hash_of(path: Path, mtime_ns: int, size: int) -> str:
     return content_hash(table.sources(files.read_rows(path), str(path)))
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file so that nobody meets half of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise

@@ -19,8 +19,8 @@ from pathlib import Path
 from kernelgym_env.errors import unknown_name
 from kernelgym_env.tasks.files import read_source
 from kernelgym_env.tasks.model import ENV_VERSION, Task
+from kernelgym_env.tasks.packaged import packaged_task
 from kernelgym_env.tasks.rl.index import INDEX, RlEntry
-from kernelgym_env.tasks.source import constants
 
 __all__ = ["IDS", "INDEX", "RlEntry", "expert", "load"]
 
@@ -38,21 +38,7 @@ def load(task_id: str) -> Task:
         UnknownNameError: for any other id.
     """
     entry = _entry(task_id)
-    source = read_source(_FOLDER / "references" / f"{entry.file}.py")
-    shipped = constants(source)
-    return Task(
-        id=task_id,
-        source=source,
-        title=entry.title,
-        description=entry.description,
-        level=entry.level,
-        tags=("rl", *entry.tags),
-        # The text has the GPU's sizes; written down, so that whoever lists sizes sees both.
-        sizes={"cpu": entry.cpu, "cuda": {name: shipped[name] for name in entry.cpu}},
-        origin=f"kernelgym_env suite rl, {entry.file}.py",
-        licence="MIT",
-        input_laws=entry.input_laws,
-    )
+    return packaged_task(task_id, entry, _FOLDER / "references", "rl", input_laws=entry.input_laws)
 
 
 def expert(task_id: str) -> str | None:

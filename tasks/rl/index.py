@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelgym_env.tasks.core.index import Entry
+from kernelgym_env.tasks.packaged import Entry
 
 __all__ = ["INDEX", "RlEntry"]
 

@@ -239,8 +239,62 @@ LARGE = task(
 def test_work_that_passes_no_dispatcher_of_the_call_is_seen(judge, source):
     evaluation = judge(source, LARGE, FORBID)
     assert evaluation.status is Status.POLICY, evaluation.feedback
-    assert [finding.id for finding in evaluation.findings] == ["A4"]
+    assert [finding.id for finding in evaluation.findings] == ["A4" if source is NUMPY else "A3"]
     assert judge(source, LARGE, QUICK).status is Status.CORRECT
+
+
+SMALL = task("        return torch.relu(args[0]) * 2", "[torch.randn(64, 256)]")
+AROUND = """
+import gc
+import threading
+import numpy as np
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+if {patched}:
+    for found in gc.get_objects():
+        if isinstance(found, type) and issubclass(found, TorchDispatchMode) and "__torch_dispatch__" in vars(found):
+            found.__torch_dispatch__ = lambda self, func, types, args=(), kwargs=None: func(*args, **(kwargs or {{}}))
+
+
+def elsewhere(compute):
+    got = []
+    thread = threading.Thread(target=lambda: got.append(compute()))
+    thread.start()
+    thread.join()
+    return got[0]
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        {how}
+"""
+WAYS_AROUND = {
+    "without dispatch": "with torch._C._DisableTorchDispatch(): return torch.relu(x) * 2",
+    "without modes": "with _disable_current_modes(): return torch.relu(x) * 2",
+    "a product alone": "with _disable_current_modes(): return (x + x.abs())",
+    "on a thread": "return elsewhere(lambda: torch.relu(x) * 2)",
+    "in place": "y = x.clone()\n        with _disable_current_modes(): return y.clamp_(min=0).mul_(2)",
+    "numpy": "return torch.from_numpy(np.maximum(x.numpy(), 0) * 2)",
+    "patched": "return torch.relu(x) * 2",
+    "pure python": "return torch.tensor([[max(v, 0.0) * 2 for v in row] for row in x.tolist()])",
+}
+
+
+@pytest.mark.parametrize("way", WAYS_AROUND)
+def test_ways_around_the_refusal_are_seen_however_little_they_do(judge, way):
+    evaluation = judge(AROUND.format(how=WAYS_AROUND[way], patched=way == "patched"), SMALL, FORBID)
+    assert evaluation.status is Status.POLICY, evaluation.feedback
+    assert evaluation.findings[0].severity == "hard"
+
+
+def test_a_record_that_is_ended_is_told(judge):
+    source = AROUND.format(patched=False, how="return elsewhere(lambda: torch.relu(x) * 2)").replace(
+        "        return elsewhere", "        try:\n            torch._C._autograd._disable_profiler()\n"
+        "        except RuntimeError:\n            pass\n        return elsewhere",
+    )  # fmt: skip
+    assert judge(source, SMALL, FORBID).status is Status.POLICY
 
 
 def test_own_code_is_not_taken_for_a_library(judge):

@@ -7,6 +7,7 @@ import math
 import pytest
 from programs import QUICK, task
 
+from kernelgym_env.evaluation.baselines import DRIFT
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.pools.local import LocalPool
@@ -29,17 +30,29 @@ FIRST_TIME_FAST = """
 import os
 import time
 
-if not os.path.exists("seen"):
-    open("seen", "w").close()
+SEEN = os.environ["TRITON_CACHE_DIR"] + "/seen"
+if not os.path.exists(SEEN):
+    os.makedirs(os.path.dirname(SEEN))
+    open(SEEN, "w").close()
     keep = time.perf_counter_ns
     time.perf_counter_ns = lambda: keep() // 20
 """
 FAILS_AGAIN = """
 import os
 
-if os.path.exists("seen"):
+SEEN = os.environ["TRITON_CACHE_DIR"] + "/seen"
+if os.path.exists(SEEN):
     raise RuntimeError("not a second time")
-open("seen", "w").close()
+os.makedirs(os.path.dirname(SEEN))
+open(SEEN, "w").close()
+"""
+# fails where it finds what it wrote before
+TIDY = """
+import os
+
+os.mkdir("kernels")
+os.mkdir(os.path.expanduser("~/kernels"))
+os.mkdir(os.environ["TMPDIR"] + "/kernels")
 """
 
 
@@ -80,6 +93,12 @@ def test_a_source_that_fails_the_second_time_is_judged_by_that(judge):
     assert math.isnan(evaluation.speedup)
 
 
+def test_a_source_that_writes_files_finds_none_of_them_the_second_time(judge):
+    evaluation = judge(DIRECT.format(trick=TIDY), WASTEFUL)
+    assert evaluation.status is Status.CORRECT, evaluation.feedback
+    assert evaluation.provenance["retest"]["counts"]
+
+
 @pytest.mark.slow
 def test_baselines_are_measured_once_and_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("KERNELGYM_CACHE_DIR", str(tmp_path))
@@ -97,5 +116,8 @@ def test_baselines_are_measured_once_and_kept(monkeypatch, tmp_path):
     assert evaluation.provenance["baseline_problems"].get("compile", "") == ""
     assert evaluation.speedup_compile < evaluation.speedup
     assert evaluation.times["compile"].n > 0
-    assert again.times["compile"] == evaluation.times["compile"]
+    first, second = (one.times["eager"].median_us for one in (evaluation, again))
+    if abs(second / first - 1) <= DRIFT / 2:  # else the machine is too busy to tell
+        assert again.times["compile"] == evaluation.times["compile"]
+    assert again.times["compile"].n > 0
     assert len(list(tmp_path.rglob("*.json"))) == 1

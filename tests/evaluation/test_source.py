@@ -79,3 +79,16 @@ def test_sources_that_compile_are_guessed():
     assert may_compile("from torch.utils.cpp_extension import load_inline")
     assert may_compile("subprocess.run(['g++'])")
     assert not may_compile("import triton")
+
+
+def test_what_was_said_of_a_text_is_said_again_and_bounded(monkeypatch):
+    from kernelgym_env.evaluation import source
+
+    monkeypatch.setattr(source, "_known", {})
+    monkeypatch.setattr(source, "_KEPT", 3)
+    texts = [f"class ModelNew: x = {number}" for number in range(5)] + ["x =", "x = 1"]
+    said = [source.check_format(text) for text in texts]
+    assert [source.check_format(text) for text in texts] == said
+    assert said[:5] == [""] * 5
+    assert "SyntaxError" in said[5] and "no class ModelNew" in said[6]
+    assert len(source._known) == 3
