@@ -5,9 +5,9 @@
 
   - ``sft``: prompt and reply of the best kept turn of each episode.
   - ``rft``: prompt and reply of every kept turn.
-  - ``dpo``: for each prompt the best kept reply, and the worst of the others that scored less.
-  - ``turns``: every turn that counts: prompt, response, score, return, advantage, group, log-probabilities, by the
-    formulas of a recipe.
+  - ``dpo``: for each prompt the best kept reply, and the worst of the other programs that scored less.
+  - ``turns``: every turn that counts of the episodes that have ended: prompt, response, score, return, advantage,
+    group, log-probabilities, by the formulas of a recipe.
 
 - `write_rows` -- to JSON lines or Parquet.
 """
@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelgym_env.canonical import canonical_hash
 from kernelgym_env.errors import InvalidOptionError, unknown_name
+from kernelgym_env.evaluation.canonical import program_hash
 from kernelgym_env.evaluation.result import Status
+from kernelgym_env.keeping import finite, replacing
 from kernelgym_env.prompts import extract_source
 from kernelgym_env.replay import replay
 from kernelgym_env.store import TurnRecord
@@ -42,7 +43,7 @@ class Keep:
     Attributes:
         above: least score, exclusive.
         findings: whether a turn with a finding (severity ``hard`` or ``soft``) is kept.
-        deduplicate: whether of the turns on a task with the same canonical source only the best is kept.
+        deduplicate: whether of the turns on a task that are the same program (`program_hash`) only the best is kept.
     """
 
     above: float = 0.0
@@ -65,13 +66,14 @@ def export(
 
     ``prompt`` is a list of chat messages, or what the observation was; ``completion`` is a list with one message of the
     assistant, ``chosen`` and ``rejected`` likewise. Each row has ``task_id``, ``episode_id``, ``turn``, ``score`` and
-    ``source_hash`` (canonical) besides.
+    ``source_hash`` (`program_hash`) besides.
 
     Args:
         episodes: as `Store.episodes` gives them.
         kind: one of `KINDS`.
         keep: which turns are kept; None keeps those with a score above 0 and no findings, each source once. For
-            ``turns`` it has no effect: credit needs every turn. In ``dpo`` it is about the chosen ones.
+            ``turns`` it has no effect: credit needs every turn, and so leaves out episodes that go on. In ``dpo`` it is
+            about the chosen ones.
         recipe: whose credit; only for ``turns``.
 
     Raises:
@@ -98,21 +100,18 @@ def write_rows(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) 
 
     Raises:
         MissingDataError: for Parquet without pyarrow.
-        InvalidOptionError: for Parquet without rows, whose columns nothing tells.
+        InvalidOptionError: for Parquet without rows, whose columns nothing tells, or with rows whose values have
+            different types in one column, or texts that are no Unicode.
         OSError: if the file cannot be written.
     """
     target = Path(path).expanduser()
     target.parent.mkdir(parents=True, exist_ok=True)
-    new = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
+    with replacing(target) as new:
         if is_parquet(target):
             _write_parquet(new, rows)
         else:
-            with open(new, "w", encoding="utf-8", errors="surrogatepass") as file:
-                file.writelines(json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows)
-        os.replace(new, target)
-    finally:
-        new.unlink(missing_ok=True)
+            with open(new, "w", encoding="ascii") as file:
+                file.writelines(json.dumps(finite(row), allow_nan=False) + "\n" for row in rows)
 
 
 def _write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -121,22 +120,18 @@ def _write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
     if not rows:
         raise InvalidOptionError("There are no rows, and a Parquet file needs some for its columns; write JSON lines.")
-    library.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows]), path)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _finite(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
-    return value
+    try:
+        table = pyarrow.Table.from_pylist([dict(row) for row in rows])
+    except (pyarrow.ArrowException, UnicodeEncodeError) as error:
+        raise InvalidOptionError(f"The rows have no form in Parquet: {error}; write JSON lines.") from error
+    library.write_table(table, path)
 
 
 def _judged(record: TurnRecord) -> bool:
     status = record.evaluation.get("status", "")
-    return record.valid and bool(status) and status not in (Status.FAULT.value, Status.TASK_INVALID.value)
+    if not record.valid or not status or status in (Status.FAULT.value, Status.TASK_INVALID.value):
+        return False
+    return not math.isnan(record.score)
 
 
 def _found(evaluation: Mapping[str, Any]) -> list[str]:
@@ -144,7 +139,7 @@ def _found(evaluation: Mapping[str, Any]) -> list[str]:
 
 
 def _hash(record: TurnRecord) -> str:
-    return canonical_hash(extract_source(record.action) if isinstance(record.action, str) else repr(record.action))
+    return program_hash(extract_source(record.action) if isinstance(record.action, str) else repr(record.action))
 
 
 def _about(record: TurnRecord) -> Row:
@@ -204,8 +199,9 @@ def _dpo(episodes: Sequence[Sequence[TurnRecord]], keep: Keep) -> list[Row]:
         if not kept:
             continue
         chosen = max(kept, key=lambda record: record.score)
-        rejected = min(records, key=lambda record: record.score)
-        if rejected.score < chosen.score and _hash(rejected) != _hash(chosen):
+        others = [record for record in records if record.score < chosen.score and _hash(record) != _hash(chosen)]
+        if others:
+            rejected = min(others, key=lambda record: record.score)
             rows.append(
                 {
                     "prompt": _prompt(chosen),
@@ -219,9 +215,10 @@ def _dpo(episodes: Sequence[Sequence[TurnRecord]], keep: Keep) -> list[Row]:
 
 
 def _turns(episodes: Sequence[Sequence[TurnRecord]], recipe: str) -> list[Row]:
+    ended = [episode for episode in episodes if episode[-1].terminated or episode[-1].truncated]
     rows = []
-    for credited in replay(episodes, [recipe]):
-        record = episodes[credited["episode"]][credited["turn"] - 1]
+    for credited in replay(ended, [recipe]):
+        record = ended[credited["episode"]][credited["turn"] - 1]
         if not credited["counts"]:
             continue
         rows.append(

@@ -15,11 +15,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+import secrets
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from kernelgym_env.episode import Episode, Turn
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.feedback import at_level
 from kernelgym_env.evaluation.result import Evaluation
+from kernelgym_env.keeping import write_whole
 from kernelgym_env.limits import MAX_SOURCE_CHARS, clip
 from kernelgym_env.policies.base import Action, Policy
 from kernelgym_env.prompts import messages
@@ -63,6 +65,7 @@ class Plan:
         options: further arguments of `KernelEnv`: ``device``, ``backend``, ``protocol``, ``library_ops``, ``pool``.
         seed: of what the policy draws.
         hashes: hash of each task as it was at the start, by id.
+        run_id: the run's, in each of its turns; `Run.start` draws it, so that a folder may be renamed.
         schema: version of this form.
 
     Raises:
@@ -76,6 +79,7 @@ class Plan:
     options: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     hashes: dict[str, str] = field(default_factory=dict)
+    run_id: str = ""
     schema: int = _SCHEMA
 
     def __post_init__(self) -> None:
@@ -139,24 +143,31 @@ class Run:
     def start(self, plan: Plan) -> Plan:
         """Make the folder with its plan; where it has one already, that has to be the same.
 
+        Returns:
+            The plan of the folder, with the run's id.
+
         Raises:
-            InvalidOptionError: if the folder has another plan; it says what differs.
+            InvalidOptionError: if the folder has another plan (it says what differs), or turns without a plan, or
+                cannot be made.
         """
         path = self.folder / PLAN
         if path.exists():
             there = self.plan()
-            differ = [name for name, value in asdict(plan).items() if asdict(there)[name] != value]
-            if differ:
+            if differ := _differences(there, plan):
                 raise InvalidOptionError(
-                    f"{self.folder} holds a run that differs in {', '.join(differ)}; give another folder, or the "
-                    f"options that it was started with."
+                    f"{self.folder} holds a run that was started otherwise: {'; '.join(differ)}. Give another folder, "
+                    f"or the options that it was started with."
                 )
             return there
-        self.folder.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(f".{os.getpid()}")
-        new.write_text(json.dumps(asdict(plan), indent=1) + "\n", encoding="utf-8")
-        os.replace(new, path)  # whole or not at all
-        return plan
+        if self.store.path.exists():
+            raise InvalidOptionError(f"{self.folder} has turns ({TURNS}) and no plan ({PLAN}); give another folder.")
+        new = replace(plan, run_id=f"{self.folder.resolve().name}-{secrets.token_hex(4)}")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_whole(path, json.dumps(asdict(new), indent=1) + "\n", private=False)
+        except OSError as error:
+            raise InvalidOptionError(f"The folder {str(self.folder)!r} cannot be made: {error.strerror}.") from error
+        return new
 
     def plan(self) -> Plan:
         """Its plan.
@@ -197,9 +208,13 @@ class Run:
         """Keep other processes from playing the same run; given back when the process ends, however it does.
 
         Raises:
-            InvalidOptionError: if another process is playing it.
+            InvalidOptionError: if another process is playing it, or the folder cannot be written.
         """
-        with open(self.folder / ".lock", "w") as file:
+        try:
+            lock = open(self.folder / ".lock", "w")  # noqa: SIM115 (closed below)
+        except OSError as error:
+            raise InvalidOptionError(f"The folder {str(self.folder)!r} cannot be written: {error.strerror}.") from error
+        with lock as file:
             if fcntl is not None:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -283,6 +298,26 @@ def record_evaluation(record: TurnRecord) -> Evaluation:
     return Evaluation.from_dict(data)
 
 
+def _differences(there: Plan, wanted: Plan) -> list[str]:
+    """What a plan was started with and is now asked to be, in words."""
+    found = []
+    old, new = asdict(there), asdict(wanted)
+    for name in ("policy", "turns", "samples", "seed"):
+        if old[name] != new[name]:
+            found.append(f"{name} {old[name]!r}, not {new[name]!r}")
+    for name in sorted({*there.options, *wanted.options}):
+        one, two = there.options.get(name), wanted.options.get(name)
+        if one != two:
+            found.append(f"{name} {one!r}, not {two!r}")
+    if there.tasks != wanted.tasks:
+        only = sorted(set(there.tasks) ^ set(wanted.tasks))
+        found.append(f"{len(there.tasks)} tasks, not {len(wanted.tasks)} (in one alone: {', '.join(only[:3])})")
+    elif there.hashes != wanted.hashes:
+        changed = sorted(task_id for task_id in there.tasks if there.hashes.get(task_id) != wanted.hashes.get(task_id))
+        found.append(f"another content of {', '.join(changed[:3])}")
+    return found
+
+
 class _Playing:
     """An episode that is being played."""
 
@@ -306,7 +341,7 @@ class _Playing:
         observation, reward, terminated, truncated, info = self.env.step(action.text)
         self.turn += 1
         record = TurnRecord(
-            run_id=self.run.folder.name,
+            run_id=self.plan.run_id,
             episode_id=self.slot.episode_id,
             task_id=self.slot.task_id,
             turn=self.turn,

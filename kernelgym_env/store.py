@@ -31,8 +31,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelgym_env.canonical import canonical_hash
 from kernelgym_env.errors import InvalidOptionError, unknown_name
+from kernelgym_env.evaluation.canonical import program_hash
 from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.prompts import extract_source
 from kernelgym_env.tasks.files import is_parquet, parquet
@@ -221,7 +221,7 @@ class Store:
         )
 
     def best(self, task_id: str, count: int = 1) -> list[TurnRecord]:
-        """The fastest correct turns on a task, the fastest first; each program once (`canonical_hash`).
+        """The fastest correct turns on a task, the fastest first; each program once (`program_hash`).
 
         Args:
             task_id: the task.
@@ -236,7 +236,7 @@ class Store:
         found: dict[str, TurnRecord] = {}
         timed = (record for record in self.query(task_id=task_id, status="correct") if _speedup(record) > 0)
         for record in sorted(timed, key=_speedup, reverse=True):
-            found.setdefault(canonical_hash(extract_source(str(record.action))), record)
+            found.setdefault(program_hash(extract_source(str(record.action))), record)
             if len(found) == count:
                 break
         return list(found.values())
@@ -255,6 +255,7 @@ class Store:
             MissingDataError: without pyarrow.
             InvalidOptionError: for a name that does not end with ``.parquet``, or a store without turns.
             FileNotFoundError: if there is no store.
+            OSError: if the file cannot be written.
         """
         from kernelgym_env.export import write_rows  # it reads records, so it comes after this module
 

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         baseline=arguments.baseline,
         select=select_of(arguments.select),
     )
-    left_out = max(len(first.tasks), len(second.tasks)) - len(pairs)
+    left_out = len({task.task_id for task in (*first.tasks, *second.tasks)}) - len(pairs)
     if arguments.json:
         print_json(
             {
@@ -121,7 +121,11 @@ def _published(first: Loaded, arguments: argparse.Namespace) -> int:
         if found[system.name]:
             out.print(_beside(first.name, found[system.name]))
         else:
-            out.print("The run has no counterpart of these figures: other levels, or too few samples a task.")
+            out.print(
+                "The run has no counterpart of these figures: no tasks of KernelBench, other levels of it, or too few "
+                "samples a task.",
+                soft_wrap=True,
+            )
     own = ", ".join(f"{name} {value}" for name, value in first.facts.items())
     out.print(
         f"\n{first.name}: {own}. Published figures were measured by other evaluators on other devices, and often on "
@@ -133,7 +137,7 @@ def _published(first: Loaded, arguments: argparse.Namespace) -> int:
 
 def _beside(name: str, rows: list[Beside]) -> Table:
     table = Table()
-    for column in ("model", "level", "figure", "over", "samples", "published", name):
+    for column in ("model", "level", "figure", "over", "samples", "published", name, "tasks"):
         table.add_column(column)
     for row in rows:
         table.add_row(
@@ -144,5 +148,6 @@ def _beside(name: str, rows: list[Beside]) -> Table:
             "1" if row.k == 1 else f"best of {row.k}",
             f"{row.published:.3g}",
             interval(row.run, row.low, row.high),
+            str(row.tasks),
         )
     return table

@@ -46,28 +46,28 @@ def run(arguments: argparse.Namespace) -> int:
     path = where / TURNS if (where / PLAN).exists() else where
     if not path.is_file():
         raise MissingDataError(f"There are no trajectories at {str(path)!r}.")
-    store = Store(path)
-    if arguments.kind == "store":
-        count = store.to_parquet(arguments.output)
-    else:
-        keep = Keep(arguments.above, findings=arguments.findings, deduplicate=not arguments.duplicates)
-        rows = export(store.episodes(), arguments.kind, keep=keep, recipe=arguments.recipe)
-        if not rows:
-            told = f"No turn of {path.name} gives a row of kind {arguments.kind}; nothing was written."
-            if arguments.json:
-                print_json({"file": arguments.output, "kind": arguments.kind, "rows": 0})
-            else:
-                console().print(told, soft_wrap=True)
-            return NEGATIVE
-        try:
-            write_rows(arguments.output, rows)
-        except OSError as error:
-            if isinstance(error, MissingDataError):
-                raise
-            raise InvalidOptionError(f"{arguments.output!r} cannot be written: {error.strerror or error}.") from error
-        count = len(rows)
+    try:
+        count = _written(Store(path), arguments)
+    except OSError as error:
+        if isinstance(error, MissingDataError):
+            raise
+        raise InvalidOptionError(f"{arguments.output!r} cannot be written: {error.strerror or error}.") from error
     if arguments.json:
         print_json({"file": arguments.output, "kind": arguments.kind, "rows": count})
-    else:
+    elif count:
         console().print(f"{count} rows in {arguments.output}", soft_wrap=True)
-    return OK
+    else:
+        told = f"No turn of {path.name} gives a row of kind {arguments.kind}; nothing was written."
+        console().print(told, soft_wrap=True)
+    return OK if count else NEGATIVE
+
+
+def _written(store: Store, arguments: argparse.Namespace) -> int:
+    """Number of rows that were written."""
+    if arguments.kind == "store":
+        return store.to_parquet(arguments.output)
+    keep = Keep(arguments.above, findings=arguments.findings, deduplicate=not arguments.duplicates)
+    rows = export(store.episodes(), arguments.kind, keep=keep, recipe=arguments.recipe)
+    if rows:
+        write_rows(arguments.output, rows)
+    return len(rows)

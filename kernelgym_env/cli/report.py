@@ -10,6 +10,7 @@ from rich.table import Table
 
 from kernelgym_env.cli.output import OK, console, print_json
 from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.keeping import write_whole
 from kernelgym_env.reports.page import as_html
 from kernelgym_env.reports.report import Report, load, make_report
 
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         load(arguments.trajectories), select=select_of(arguments.select), strict=not arguments.at_least
     )
     if arguments.html:
-        Path(arguments.html).expanduser().write_text(as_html(report), encoding="utf-8")
+        _write(arguments.html, as_html(report))
     if arguments.json:
         print_json(report.to_dict())
     elif not arguments.html:
@@ -72,6 +73,15 @@ def run(arguments: argparse.Namespace) -> int:
         for note in report.notes:
             out.print(note, soft_wrap=True)
     return OK
+
+
+def _write(name: str, page: str) -> None:
+    path = Path(name).expanduser()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, page, private=False)
+    except OSError as error:
+        raise InvalidOptionError(f"{name!r} cannot be written: {error.strerror or error}.") from error
 
 
 def interval(value: float, low: float, high: float) -> str:

@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import Any
 
-from kernelgym_env import pools
+from kernelgym_env import devices, pools
 from kernelgym_env.cli.options import add_device, name_of
 from kernelgym_env.cli.output import FAULT, OK, console, print_json, progress
 from kernelgym_env.cli.report import report_table
@@ -78,12 +78,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Play what is left, and print the figures."""
+    if arguments.at_once < 1:
+        raise InvalidOptionError(f"--at-once must be at least 1, got {arguments.at_once}.")
     tasks = _tasks(arguments)
     policy = make_policy(arguments.policy)
     options: dict[str, Any] = {
         name: getattr(arguments, name) for name in ("device", "backend", "protocol", "library_ops", "pool")
     }
     if arguments.pool == "local":
+        if arguments.device == "auto":  # a run that goes on where the GPU is missing must not go on with the CPU
+            options["device"] = devices.device_kind("auto")
         for task in tasks:
             check_requirements(task)
     wanted = Plan.of(

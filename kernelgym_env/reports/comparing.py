@@ -25,6 +25,7 @@ from kernelgym_env.reports.figures import (
 )
 from kernelgym_env.reports.published import System
 from kernelgym_env.reports.samples import TaskSamples
+from kernelgym_env.tasks.kernelbench.ids import parse_id
 
 __all__ = ["Beside", "Difference", "common_tasks", "compare_published", "compare_runs"]
 
@@ -140,6 +141,7 @@ class Beside:
         baseline: what speedups are over.
         k: samples a task.
         select: which turns of a sample count in the run: the publication's rule, ``best`` where it states none.
+        tasks: number of the run's tasks that its figure is over.
         published: the published figure.
         run: the run's, NaN where it has none.
         low: lower end of the run's 95% interval.
@@ -153,6 +155,7 @@ class Beside:
     baseline: str
     k: int
     select: str
+    tasks: int
     published: float
     run: float
     low: float
@@ -168,8 +171,8 @@ def compare_published(
 ) -> list[Beside]:
     """Each published figure beside the run's, by the publication's own rule of selection and number of samples.
 
-    A figure is left out where the run has no counterpart: no task of that level, fewer samples a task, or a kind of
-    figure that reports do not have.
+    Only the run's tasks of KernelBench count, as the publications are about these. A figure is left out where the run
+    has no counterpart: no task of that level, fewer samples a task, or a kind of figure that reports do not have.
 
     Args:
         tasks: the run's samples.
@@ -178,7 +181,7 @@ def compare_published(
         seed: of the bootstrap.
     """
     lost = set(cannot_count(tasks))
-    counted = [task for task in tasks if task.task_id not in lost]
+    counted = [task for task in tasks if task.task_id not in lost and parse_id(task.task_id)]
     select = system.select or "best"
     known: dict[tuple[int | None, int, str], dict[str, tuple[float, float, float]]] = {}
     rows = []
@@ -202,6 +205,17 @@ def compare_published(
             known[key] = {figure.name: (figure.value, figure.low, figure.high) for figure in found}
         figure = known[key][row.figure]
         rows.append(
-            Beside(system.name, row.model, row.level, row.figure, row.baseline, row.k, select, row.value, *figure)
+            Beside(
+                system.name,
+                row.model,
+                row.level,
+                row.figure,
+                row.baseline,
+                row.k,
+                select,
+                len(chosen),
+                row.value,
+                *figure,
+            )
         )
     return rows

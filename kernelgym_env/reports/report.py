@@ -24,10 +24,11 @@ from kernelgym_env.reports.figures import (
     measured,
     statuses,
 )
-from kernelgym_env.reports.samples import TaskSamples, from_episodes, reached
+from kernelgym_env.reports.samples import TaskSamples, check_select, from_episodes, reached
 from kernelgym_env.runs import PLAN, Run
-from kernelgym_env.store import Store
+from kernelgym_env.store import Store, TurnRecord
 from kernelgym_env.tasks import registry
+from kernelgym_env.tasks.kernelbench.ids import parse_id
 
 __all__ = ["Loaded", "Report", "load", "make_report"]
 
@@ -55,7 +56,8 @@ class Report:
         name: the run's.
         facts: how it was played.
         select: which turns of a sample count.
-        overall: over all tasks: for each baseline that was measured, of one sample and of the best of all.
+        overall: over all tasks: for each baseline that was measured, of one sample and of the best of all; none where
+            faults ended every episode.
         levels: of one sample, over eager, by level.
         turns: of one sample, over eager, by number of turns: the best within them.
         statuses: how turns ended.
@@ -96,6 +98,7 @@ def load(path: str | Path) -> Loaded:
         InvalidOptionError: if it holds no run or no trajectories that can be read.
     """
     where = Path(path).expanduser()
+    episodes: Sequence[Sequence[TurnRecord]]
     if where.is_dir() and (where / PLAN).exists():
         run = Run(where)
         plan = run.plan()
@@ -106,7 +109,8 @@ def load(path: str | Path) -> Loaded:
             "samples a task": str(plan.samples),
             **{name: str(value) for name, value in plan.options.items() if value is not None},
         }
-        return Loaded(where.name, from_episodes(run.episodes(), plan.tasks), facts)
+        episodes = run.episodes()
+        return Loaded(where.resolve().name, from_episodes(episodes, plan.tasks), {**facts, **_judged(episodes)})
     if not where.is_file():
         raise MissingDataError(
             f"There is no run at {str(path)!r}: it is neither a folder that `kernelgym run` made (with {PLAN}) nor a "
@@ -116,12 +120,22 @@ def load(path: str | Path) -> Loaded:
     if not episodes:
         raise InvalidOptionError(f"{str(path)!r} holds no trajectories.")
     levels = {episode[0].task_id: _level(episode[0].task_id) for episode in episodes}
-    return Loaded(where.name, from_episodes(episodes, levels), {"tasks": str(len(levels))})
+    return Loaded(where.name, from_episodes(episodes, levels), {"tasks": str(len(levels)), **_judged(episodes)})
+
+
+def _judged(episodes: Sequence[Sequence[TurnRecord]]) -> dict[str, str]:
+    """Where and how the turns were judged, as their evaluations say."""
+    evaluations = [record.evaluation for episode in episodes for record in episode if record.evaluation.get("status")]
+    found = {
+        "judged on": {str(evaluation.get("device") or "") for evaluation in evaluations},
+        "protocol": {str(evaluation.get("protocol") or "") for evaluation in evaluations},
+    }
+    return {name: ", ".join(sorted(values - {""})) for name, values in found.items() if values - {""}}
 
 
 def _level(task_id: str) -> int:
-    if task_id.startswith("KernelBench/L"):
-        return int(task_id.removeprefix("KernelBench/L")[0])
+    if problem := parse_id(task_id):
+        return problem[0]
     return registry.find_task(task_id).level if registry.is_task_id(task_id) else 0
 
 
@@ -134,13 +148,14 @@ def make_report(loaded: Loaded, *, select: str | int = "best", **options: Any) -
         **options: ``thresholds``, ``strict``, ``resamples`` and ``seed`` of `kernelgym_env.reports.figures.figures`.
 
     Raises:
-        InvalidOptionError: if there is nothing to report on, and as `figures` does.
+        InvalidOptionError: for an option that `figures` refuses.
         UnknownNameError: for an unknown selection.
     """
     tasks = loaded.tasks
     most = least_samples(tasks)
     overall: list[Figure] = []
-    for baseline in measured(tasks):
+    check_select(select)
+    for baseline in measured(tasks) if len(cannot_count(tasks)) < len(tasks) else ():
         for k in dict.fromkeys((1, most)):
             found = figures(tasks, k, baseline=baseline, select=select, **options)
             overall += [figure for figure in found if figure.baseline or baseline == "eager"]
