@@ -79,7 +79,8 @@ def _imported(name: str, module: str, attribute: str) -> Policy:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise InvalidOptionError(f"The policy {name!r} cannot be imported: {error}.") from error
-    policy = found() if isinstance(found, type) or not hasattr(found, "act") else found
+    made = isinstance(found, type) or (callable(found) and not hasattr(found, "act"))
+    policy = found() if made else found
     if not isinstance(policy, Policy):
         raise InvalidOptionError(f"{name} is no policy: it gave a {type(policy).__name__} without act and observe.")
     return policy
