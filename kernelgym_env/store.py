@@ -172,13 +172,12 @@ class Store:
         """Every turn, in the order in which they were written; a torn line is skipped.
 
         Raises:
-            InvalidOptionError: for a record of a newer version of this package.
+            InvalidOptionError: for a record of a newer version of this package, or a Parquet file that no store wrote.
             FileNotFoundError: if there is no file.
             MissingDataError: for a Parquet file without pyarrow.
         """
         if is_parquet(self.path):
-            table = parquet().read_table(self.path, columns=["record"])
-            yield from (TurnRecord.from_dict(json.loads(text)) for text in table.column("record").to_pylist())
+            yield from (TurnRecord.from_dict(json.loads(text)) for text in _compacted(self.path))
             return
         with open(self.path, "rb") as file:
             for number, line in enumerate(file, 1):
@@ -308,6 +307,22 @@ _COLUMNS = (
     "valid",
     "schema",
 )
+
+
+def _compacted(path: Path) -> list[str]:
+    """The records in a file of `Store.to_parquet`, as JSON."""
+    library = parquet()
+    try:
+        file = library.ParquetFile(path)
+        there = "record" in file.schema_arrow.names
+        texts = file.read(columns=["record"]).column("record").to_pylist() if there else None
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:  # what pyarrow's complaints about the content of a file are
+        raise InvalidOptionError(f"{path} cannot be read as Parquet: {error}") from error
+    if texts is None:
+        raise InvalidOptionError(f"{path} is no compacted store: it has no column 'record'.")
+    return list(texts)
 
 
 def _speedup(record: TurnRecord) -> float:

@@ -80,7 +80,7 @@ def test_a_run_plays_every_episode_once(tmp_path):
     assert [len(prompt) for prompt in prompts] == [1, 3, 5]  # the prompt, then each reply with its feedback
 
 
-@pytest.mark.parametrize("batches", (0, 1, 2, 5, 7))
+@pytest.mark.parametrize("batches", [0, 1, 2, 5, 7])
 @pytest.mark.parametrize("at_once", [1, 2, 5])
 def test_a_run_that_was_broken_off_is_the_same_as_one_that_was_not(tmp_path, batches, at_once):
     whole = played(tmp_path / "whole", plan())

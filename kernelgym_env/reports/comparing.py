@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.metrics import Interval, bootstrap
 from kernelgym_env.reports.figures import (
     THRESHOLDS,
@@ -19,12 +19,13 @@ from kernelgym_env.reports.figures import (
     cannot_count,
     figures,
     least_samples,
+    measured,
     names,
     of_task,
     overall,
 )
 from kernelgym_env.reports.published import System
-from kernelgym_env.reports.samples import TaskSamples
+from kernelgym_env.reports.samples import BASELINES, TaskSamples
 from kernelgym_env.tasks.kernelbench.ids import parse_id
 
 __all__ = ["Beside", "Difference", "common_tasks", "compare_published", "compare_runs"]
@@ -103,9 +104,15 @@ def compare_runs(
         seed: of the bootstrap.
 
     Raises:
-        InvalidOptionError: without a common task, or for a k beyond the samples of a task.
+        InvalidOptionError: without a common task, for a k beyond the samples of a task, or a baseline that one of the
+            runs did not measure.
         UnknownNameError: for an unknown baseline or selection.
     """
+    if baseline not in BASELINES:
+        raise unknown_name("baseline", baseline, BASELINES)
+    for place, tasks in (("first", first), ("second", second)):
+        if baseline not in measured(tasks):
+            raise InvalidOptionError(f"The {place} run has no time of the baseline {baseline!r}.")
     pairs = [
         tuple(
             of_task(task, 1 if k is None else k, baseline=baseline, select=select, thresholds=thresholds)
@@ -172,7 +179,8 @@ def compare_published(
     """Each published figure beside the run's, by the publication's own rule of selection and number of samples.
 
     Only the run's tasks of KernelBench count, as the publications are about these. A figure is left out where the run
-    has no counterpart: no task of that level, fewer samples a task, or a kind of figure that reports do not have.
+    has no counterpart: no task of that level, fewer samples a task, a baseline that was not measured, or a kind of
+    figure that reports do not have.
 
     Args:
         tasks: the run's samples.
@@ -190,6 +198,8 @@ def compare_published(
         p = row.figure.removeprefix("fast_")
         thresholds = (*THRESHOLDS, float(p)) if p != row.figure and float(p) not in THRESHOLDS else THRESHOLDS
         if not chosen or row.k > least_samples(chosen) or row.figure not in names(thresholds):
+            continue
+        if row.baseline and row.baseline not in measured(chosen):
             continue
         key = (row.level, row.k, f"{row.baseline} {p}")
         if key not in known:
