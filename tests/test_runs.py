@@ -267,6 +267,23 @@ def test_policies_by_name(tmp_path, monkeypatch):
         make_policy("smapler")
 
 
+def test_a_policys_module_in_the_working_directory(tmp_path):
+    """Also for the program that pip installs, whose own folder is the first that Python looks in."""
+    (tmp_path / "own.py").write_text("from kernelgym_env.policies.choosing import SamplerPolicy as Own\n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "program").write_text("import sys\nfrom kernelgym_env.cli import main\nsys.exit(main())\n")
+    arguments = ["run", "run", "--policy", "own:Own", "--tasks", "core", "--limit", "1", "--pool", "fake", "--json"]
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "bin" / "program"), *arguments],
+        env=ENVIRONMENT,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 # --- as a process
 
 COMMAND = [

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,7 +51,8 @@ def make_policy(name: str) -> Policy:
 
     Args:
         name: one of `NAMES`; ``script:FILE[,FILE…]``, files with the replies of the turns; or ``MODULE:NAME``, a policy
-            of your own, or a class or function that makes one without arguments.
+            of your own, or a class or function that makes one without arguments. The module is also looked for in
+            the working directory.
 
     Raises:
         UnknownNameError: for another name.
@@ -75,6 +78,8 @@ def _text(path: Path) -> str:
 
 
 def _imported(name: str, module: str, attribute: str) -> Policy:
+    if (here := os.getcwd()) not in sys.path and "" not in sys.path:
+        sys.path.append(here)  # a program that pip installed does not look there
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
