@@ -34,7 +34,7 @@ from kernelgym_env.evaluation.outside import outside_us
 from kernelgym_env.evaluation.protocols import Protocol, get_protocol
 from kernelgym_env.evaluation.reference import Reference, derive_seed
 from kernelgym_env.evaluation.session import Session
-from kernelgym_env.evaluation.speed import time_both
+from kernelgym_env.evaluation.speed import prepare, time_both
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.tasks import Task
 
@@ -147,6 +147,8 @@ class Pair:
             match_weights(self.judging, self.candidate, self.reference),
         )
         self.contents = Contents(cases, self.rng)
+        self.contents.settle(self.reference)
+        prepare(self.judging, self.twin, self.contents, self.reference)
 
     def ratio(self) -> dict[str, Any]:
         """One measurement."""

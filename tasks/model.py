@@ -26,7 +26,7 @@ __all__ = ["DEVICE_KINDS", "ENV_VERSION", "INPUT_LAWS", "Task"]
 DEVICE_KINDS = ("cpu", "cuda")
 """Kinds of device that a task may have sizes for."""
 
-INPUT_LAWS = ("scaled_up", "scaled_down", "shifted", "heavy_tailed", "uneven", "permuted")
+INPUT_LAWS = ("scaled_up", "scaled_down", "shifted", "heavy_tailed", "outlier", "uneven", "permuted")
 """Value laws: ways in which inputs get other values than `get_inputs` draws, to tell a kernel that is right for any
 values from one that is right for those alone. `kernelgym_env.evaluation.laws` says what each keeps."""
 

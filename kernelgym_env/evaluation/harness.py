@@ -5,7 +5,7 @@ commands, measures what it is told to, and reports; the judge believes only what
 own clock bounds. The trusted reference runs through this same file, in a like process.
 
 Commands (JSON, see `wire`): ``load``, ``tensors``, ``weights``, ``buffer``, ``inputs``, ``call``, ``denied``,
-``repeat``, ``batch``, ``last``, ``trace``, ``time``.
+``found``, ``repeat``, ``batch``, ``last``, ``trace``, ``time``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -59,6 +59,7 @@ _copy = torch.Tensor.copy_
 _empty = torch.empty
 _address = torch.Tensor.data_ptr
 _wait = torch.cuda._sleep
+_receive = socket.socket.recv
 _FOLDER = ""
 _COMPILERS = ("g++", "gcc", "cc", "c++", "clang", "clang++", "nvcc", "ninja", "hipcc", "ptxas")
 _COMPILE_ERRORS = ("CompilationError", "CompileException", "NVRTCError", "CompileTimeAssertionFailure")
@@ -191,6 +192,7 @@ class _Harness:
         self.clock: DeviceClock | None = None
         self.tracer: Tracer | None = None
         self.no_tracer = "there is no GPU"
+        self.refusal: tuple[Denied, Recorded, ExitStack]
 
     def run(self) -> None:
         with watch_captures(self.captured.append):
@@ -313,25 +315,35 @@ class _Harness:
         return taken
 
     def do_denied(self, command: dict[str, Any]) -> dict[str, Any]:
-        """One call in which torch's computing operators are refused; tells which were asked for.
+        """One call in which torch's computing operators are refused; recorded only, if `refuse` is not set.
 
-        Its output goes to the output buffer.
+        Its output goes to the output buffer. What was asked for is told by `do_found`, until when the refusal lasts: so
+        nothing is done between the call and the answer without it.
         """
         allowed = frozenset(command["allowed"])
         mode, record = Denied(allowed), Recorded(allowed)
-        answer: dict[str, Any] = {"ok": True}
+        open_until_told = ExitStack()
+        self.refusal = (mode, record, open_until_told)
+        # on a GPU, what runs on other threads is told by what it launches
+        open_until_told.enter_context(record if self.device == "cpu" else nullcontext())
+        open_until_told.enter_context(torch.no_grad())
+        if command["refuse"]:
+            open_until_told.enter_context(mode)
         try:
-            # on a GPU, what runs on other threads is told by what it launches
-            with record if self.device == "cpu" else nullcontext(), torch.no_grad(), mode:
-                result = self.model(*self.arguments)
+            result = self.model(*self.arguments)
             self._sync()
-            answer |= self._deliver(result, command["out"], "out")
+            answer = self._deliver(result, command["out"], "out")
             self._sync()
         except BaseException as error:  # the refusal itself, or what the submission made of it
-            answer["failed"] = _describe_error(error)
-        answer["found"] = list(dict.fromkeys([*mode.found, *record.found]))[:32]
-        answer["captured"] = self.captured[:32]
+            return {"ok": True, "failed": _describe_error(error)}
         return answer
+
+    def do_found(self, command: dict[str, Any]) -> dict[str, Any]:
+        """End the refusal; tell what was asked for, and what has been recorded into CUDA graphs."""
+        mode, record, open_until_told = self.refusal
+        open_until_told.close()
+        found = list(dict.fromkeys([*mode.found, *record.found]))[:32]
+        return {"found": found, "captured": self.captured[:32]}
 
     def do_repeat(self, command: dict[str, Any]) -> dict[str, Any]:
         """Calls for some seconds under the same refusal, while the judge looks on; tells how many.
@@ -404,53 +416,62 @@ class _Harness:
         return {"kernels": [dataclasses.asdict(kernel) for kernel in kernels[:_MOST_KERNELS]]}
 
     def do_time(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Cold calls; microseconds of each, and the last output in the output buffer if `out` is given.
+        """Cold calls; microseconds of each, and each one's output in a place of its own in the output buffer.
 
         There are as many as there are entries in `swaps`; each names the parts that are exchanged before it between the
-        arguments and the other set.
+        arguments and the other set. On a CPU the judge has emptied the caches, and there is one call.
         """
-        swaps, flush = command["swaps"], command["flush"]
-        if self.flush is None or self.flush.numel() != flush:
-            self.flush = torch.empty(flush, dtype=torch.uint8, device=self.device)
-        clock = self._time_cuda if self.device != "cpu" else self._time_cpu
-        with torch.no_grad(), self._elsewhere(command["moved"]):
-            times, result = clock(swaps)
-        answer = self._deliver(result, command["out"], "out") if command["out"] is not None else {}
-        self._sync()
-        return {"us": times, **answer}
+        swaps = command["swaps"]
+        outputs: list[dict[str, Any]] = []
+
+        def keep(result: Any) -> None:
+            outputs.append(self._deliver(result, command["out"], "out", len(outputs) * command["step"]))
+
+        with torch.no_grad(), self._elsewhere(command["moved"], warm=command["warm"]):
+            if self.device == "cpu":
+                # the inputs are written, and the caches emptied, while this process waits: there is nothing to do
+                # between their arrival and the call, so no thread can have worked ahead
+                wire.send(self.sock, {"ready": True, "nonce": command["nonce"]})
+                _receive(self.sock, 1)
+                times = self._time_cpu(keep)
+            else:
+                times = self._time_cuda(swaps, command["flush"], keep)
+        return {"us": times, "outputs": outputs}
 
     @contextmanager
-    def _elsewhere(self, sizes: list[int]) -> Iterator[None]:
+    def _elsewhere(self, sizes: list[int], *, warm: bool) -> Iterator[None]:
         """Hold memory of these sizes, so that what calls allocate lies elsewhere than before.
 
-        One call is made first: it gets the new places from the system, which takes time.
+        Args:
+            sizes: bytes of each piece.
+            warm: make one call first. It gets the new places from the system, which takes time, and the device finds
+                the addresses that another process's work has driven out of its tables.
         """
         held = [_empty(size, dtype=torch.uint8, device=self.device) for size in sizes]
-        if held:
+        if warm:
             self.model(*self.arguments)
         yield
         del held
 
-    def _time_cuda(self, swaps: list[Any]) -> tuple[list[float], Any]:
-        assert self.flush is not None and self.clock is not None
-        return self.clock.time(lambda: self.model(*self.arguments), swaps, self.flush, self._sets())
+    def _time_cuda(self, swaps: list[Any], flush: int, keep: Callable[[Any], None]) -> list[float]:
+        assert self.clock is not None
+        if self.flush is None or self.flush.numel() != flush:
+            self.flush = torch.empty(flush, dtype=torch.uint8, device=self.device)
+        return self.clock.time(lambda: self.model(*self.arguments), swaps, self.flush, self._sets(), keep)
 
     def _sets(self) -> list[int]:
         """Where the arguments lie, and where the other set does."""
         return [_address(self.buffers[name].bytes) for name in ("in", "other") if name in self.buffers]
 
-    def _time_cpu(self, swaps: list[Any]) -> tuple[list[float], Any]:
-        assert self.flush is not None
-        times, result = [], None
-        for _ in swaps:
-            self.flush.fill_(1)
-            start = time.perf_counter_ns()
-            result = self.model(*self.arguments)
-            times.append((time.perf_counter_ns() - start) / 1e3)
-        return times, result
+    def _time_cpu(self, keep: Callable[[Any], None]) -> list[float]:
+        start = time.perf_counter_ns()
+        result = self.model(*self.arguments)
+        spent = (time.perf_counter_ns() - start) / 1e3
+        keep(result)
+        return [spent]
 
-    def _deliver(self, result: Any, expected: dict[str, Any], name: str) -> dict[str, Any]:
-        """Copy a result into the buffer of that name, if it has the expected structure."""
+    def _deliver(self, result: Any, expected: dict[str, Any], name: str, start: int = 0) -> dict[str, Any]:
+        """Copy a result into the buffer of that name, from a byte on, if it has the expected structure."""
         try:
             got, _ = describe(result, dense=True)
         except TreeError as error:
@@ -465,7 +486,7 @@ class _Harness:
             leaves_got = [leaf for _, leaf in found if leaf["t"] == "tensor"]
             leaves_wanted = [leaf for _, leaf in wanted if leaf["t"] == "tensor"]
             for tensor, mine, theirs in zip(flat, leaves_got, leaves_wanted, strict=True):
-                mine["offset"] = theirs["offset"]
+                mine["offset"] = theirs["offset"] + start
                 self.courier.put(tensor, self.buffers[name], mine)
         return {"ok": True, "tree": got}
 

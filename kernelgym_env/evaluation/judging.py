@@ -125,6 +125,8 @@ class Judging:
         self.evidence = Evidence(problem="not looked for")
         self.reported: dict[str, Any] = {}
         self.retest: dict[str, Any] = {}
+        self.beyond_us: dict[str, float] = {}
+        self.unresolved = False
         self.neighbours: dict[str, Any] = {}
         self.baseline_problems: dict[str, str] = {}
         self.quiet = Quiet(device)
@@ -265,9 +267,25 @@ class Judging:
             if name in self.buffers:
                 self._attach(worker, name)
 
-    def _attach(self, worker: Worker, name: str) -> None:
+    def _attach(self, worker: Worker, name: str, known_as: str = "") -> None:
         message, fds = self.buffers[name].share()
-        self.command(worker, {"op": "buffer", "name": name, **message}, self.protocol.deadlines.import_s, fds)
+        command = {"op": "buffer", "name": known_as or name, **message}
+        self.command(worker, command, self.protocol.deadlines.import_s, fds)
+
+    def take_outputs(self, worker: Worker, places: int, step: int, *, trusted: bool) -> None:
+        """Give a worker memory for the outputs of as many calls, each so many bytes after the one before.
+
+        What the reference's own process writes lies where no candidate can read it, and nobody looks at it.
+        """
+        name, size = "unread" if trusted else "out", places * step
+        old = self.buffers.get(name)
+        if old is None or old.size < size:
+            self.buffers[name] = Buffer.create(size, self.device)
+        try:
+            self._attach(worker, name, "out")  # the worker lets go of the old one, which must not be freed before
+        finally:
+            if old is not None and old is not self.buffers[name]:
+                old.close()
 
     def make_room(self, worker: Worker, case: Case) -> None:
         """Give a worker larger buffers of inputs if a case needs them: sizes may depend on the seed."""
@@ -295,14 +313,18 @@ class Judging:
             reference: writes them.
             staged: write them into the second set, from where the worker brings them into its arguments.
         """
+        self.announce(worker, case)
         reference.deliver(case, self.views(case, "other" if staged else "in"))
         reference.hand_over()
+
+    def announce(self, worker: Worker, case: Case) -> None:
+        """Have a worker make argument objects for the structure of a case, unless it has them."""
         if self._shown.get(worker.pid) != case.tree:
             self.command(worker, {"op": "inputs", "tree": case.tree}, self.protocol.deadlines.import_s)
             self._shown[worker.pid] = case.tree
 
-    def compare(self, answer: dict[str, Any], case: Case, reference: Reference) -> Verdict:
-        """Hold an answer, and what lies in the output buffer, against a case whose expected values are known.
+    def compare(self, answer: dict[str, Any], case: Case, reference: Reference, start: int = 0) -> Verdict:
+        """Hold an answer, and what lies in the output buffer from a byte on, against a case with expected values.
 
         Raises:
             WorkerEnded: if the answer has no known form.
@@ -319,21 +341,21 @@ class Judging:
         for (path, value), got in zip(case.values, plain, strict=True):
             if not _same_value(value, got):
                 return Verdict(False, math.inf, f"{path}: the value differs from the reference's.")
-        return compare_all(self.outputs("out", wanted, found), case.expected, self.protocol)
+        return compare_all(self.outputs("out", wanted, found, start), case.expected, self.protocol)
 
-    def refuse_wrong(self, answer: dict[str, Any], case: Case, reference: Reference) -> None:
-        """Compare what a call gave that was timed.
+    def refuse_wrong(self, answer: dict[str, Any], case: Case, reference: Reference, start: int = 0) -> None:
+        """Compare what a call gave that was timed, and which lies in the output buffer from a byte on.
 
         Raises:
             Outcome: if it is wrong.
         """
         reference.expect(case)
-        verdict = self.compare(answer, case, reference)
+        verdict = self.compare(answer, case, reference, start)
         if not verdict.ok:
             raise Outcome(Status.WRONG, f"In a timed call: {verdict.message}", finding="D8")
 
-    def outputs(self, name: str, wanted: list[Any], found: list[Any]) -> list[torch.Tensor]:
-        """The tensors in an output buffer, laid out as the worker says it left them.
+    def outputs(self, name: str, wanted: list[Any], found: list[Any], start: int = 0) -> list[torch.Tensor]:
+        """The tensors in an output buffer from a byte on, laid out as the worker says it left them.
 
         Raises:
             WorkerEnded: if it claims strides that do not fit.
@@ -347,7 +369,8 @@ class Judging:
                 raise WorkerEnded("garbage", "it claims strides that do not fit its output")
             # where there is one element, no step is taken, and any number may stand there
             stride = [by if extent > 1 else 1 for extent, by in zip(leaf["shape"], stride, strict=True)]
-            tensors.append(self.buffers[name].tensor({**leaf, "stride": stride}))
+            place = {**leaf, "stride": stride, "offset": leaf["offset"] + start}
+            tensors.append(self.buffers[name].tensor(place))
         return tensors
 
     def twin(self, task_source: str, weight_seed: int, init: dict[str, Any], *, way: str = "") -> Worker:

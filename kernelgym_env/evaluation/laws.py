@@ -38,6 +38,7 @@ NATURE = {
     "scaled_down": "much smaller values",
     "shifted": "values around another middle than zero",
     "heavy_tailed": "a few values that are far greater than most",
+    "outlier": "a single value that is far greater than all others",
     "uneven": "slices of very different scale",
     "permuted": "the same values in another order",
 }
@@ -54,12 +55,13 @@ LEVELS = {
     "scaled_down": len(_DOWN),
     "shifted": len(_SHIFT),
     "heavy_tailed": len(_TAIL),
+    "outlier": len(_TAIL),
     "uneven": len(_SPREAD),
     "permuted": 1,
 }
 assert tuple(LEVELS) == tuple(NATURE) == INPUT_LAWS
 
-_RARE = 256
+_RARE, _FEW, _LOOKED_AT = 256, 3, 256
 _CORNER = 8
 _LARGE = 1 << 20
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -201,6 +203,23 @@ def _heavy_tailed(values: torch.Tensor, traits: _Traits, draw: _Draw) -> torch.T
     return new.index_copy(0, places, new[places] * factors).view(values.shape)
 
 
+def _outlier(values: torch.Tensor, traits: _Traits, draw: _Draw) -> torch.Tensor | None:
+    if traits.unit or traits.ordered or traits.symmetric:
+        return None
+    generator, low, high = draw.generator(values.device), *_TAIL[draw.level]
+    flat = values.flatten()
+    places = torch.randint(flat.numel(), (_LOOKED_AT,), generator=generator, device=values.device)
+    places = places[flat[places] != 0]
+    if not places.numel():
+        return None
+    # positive ones first: what overflows where a value is large does so at these
+    places = places[flat[places].sign().argsort(descending=True, stable=True)]
+    usual = float(flat[places].abs().mean())
+    chosen = torch.cat([places[:1], places[1:].flip(0)[: draw.rng.randrange(_FEW)]])
+    factors = low + (high - low) * _uniform(chosen.shape, generator)
+    return flat.index_copy(0, chosen, flat[chosen].sign() * usual * factors).view(values.shape)
+
+
 def _uneven(values: torch.Tensor, traits: _Traits, draw: _Draw) -> torch.Tensor | None:
     dims = [dim for dim, extent in enumerate(values.shape) if extent > 1]
     if traits.sums or traits.ordered or traits.symmetric or len(dims) < 2:
@@ -235,6 +254,7 @@ _LAWS: dict[str, Callable[[torch.Tensor, _Traits, _Draw], torch.Tensor | None]] 
     "scaled_down": _scaled,
     "shifted": _shifted,
     "heavy_tailed": _heavy_tailed,
+    "outlier": _outlier,
     "uneven": _uneven,
     "permuted": _permuted,
 }

@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +17,26 @@ from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.statistics import pair_ratio
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded
 
-__all__ = ["Measured", "Side", "measure"]
+__all__ = ["Given", "Measured", "Side", "measure"]
 
 _FEWEST_BLOCKS = 5
 _PATIENCE = 2.0
 _LEAST_US, _MOST_US = 1e-3, 1e10
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a side gets for so many calls.
+
+    Attributes:
+        swaps: what is exchanged before each call; shape [calls][parts].
+        write: writes the inputs into the shared buffer.
+        check: gets the answer, and raises to end the measurement.
+    """
+
+    swaps: list[Any]
+    write: Callable[[], None]
+    check: Callable[[dict[str, Any]], None]
 
 
 @dataclass
@@ -32,31 +46,40 @@ class Side:
     Attributes:
         worker: the process.
         command: the ``time`` command without its number of calls.
-        deliver: writes inputs into the shared buffer before so many calls, the last of a block or not; gives what is
-            exchanged between them, and what becomes of the answer: a function that raises to end the measurement.
+        deliver: prepares inputs for so many calls.
         moved: draws the sizes of memory that the worker holds during a block.
-        quiet: entered around each block.
+        late: whether inputs are written once the worker has said that it is ready to call.
         blocks: microseconds per call by block, filled in by `measure`.
+        beyond_us: of each command, by how much the judge's wall clock exceeds what was reported, per call, in
+            microseconds. Shape [commands].
     """
 
     worker: Worker
     command: dict[str, Any]
-    deliver: Callable[[int, bool], tuple[list[Any], Callable[[dict[str, Any]], None]]]
+    deliver: Callable[[int], Given]
     moved: Callable[[], list[int]] = list
-    quiet: Callable[[], AbstractContextManager[None]] = nullcontext
+    late: bool = False
     blocks: list[list[float]] = field(default_factory=list)
+    beyond_us: list[float] = field(default_factory=list)
 
-    def time(self, calls: int, seconds: float, *, last: bool = True) -> list[float]:
+    def time(self, calls: int, seconds: float) -> list[float]:
         """Deliver inputs and time calls on them; the answer is checked.
 
         Args:
             calls: number of calls on these inputs.
             seconds: deadline.
-            last: whether they are the last of a block.
         """
-        swaps, check = self.deliver(calls, last)
-        answer = self.worker.ask({**self.command, "swaps": swaps, "moved": self.moved()}, seconds)
-        check(answer)
+        given = self.deliver(calls)
+        command = {**self.command, "swaps": given.swaps, "moved": self.moved()}
+        if self.late:
+            answer = self.worker.ask(command, seconds)
+            if answer.get("ready") is True:
+                given.write()
+                answer = self.worker.go(seconds)
+        else:
+            given.write()
+            answer = self.worker.ask(command, seconds)
+        given.check(answer)
         times = answer.get("us")
         if (
             not isinstance(times, list)
@@ -64,6 +87,7 @@ class Side:
             or not all(type(value) in (int, float) and _LEAST_US <= value <= _MOST_US for value in times)
         ):
             raise WorkerEnded("garbage", f"it did not report {calls} positive times")
+        self.beyond_us.append((self.worker.answered_in_s * 1e6 - sum(times)) / calls)
         return [float(value) for value in times]
 
 
@@ -90,7 +114,7 @@ def measure(
     protocol: Protocol,
     rng: random.Random,
     *,
-    single: bool,
+    most_calls: int,
     each: bool,
     between: Callable[[], None],
 ) -> Measured:
@@ -101,7 +125,7 @@ def measure(
         reference: the reference's side; likewise.
         protocol: number of blocks, budget and interval.
         rng: draws the orders; seeded from the secret.
-        single: one call a block, for a task that overwrites its inputs.
+        most_calls: greatest number of calls in a block, besides the protocol's.
         each: inputs are delivered before each call, not before each block.
         between: called after each pair of blocks, those that warm up too, for what must not disturb one side more than
             the other.
@@ -115,10 +139,8 @@ def measure(
         nonlocal busy
         start = time.perf_counter()
         times: list[float] = []
-        with side.quiet():
-            for done in range(calls if each else 1):
-                last = not each or done == calls - 1
-                times += side.time(1 if each else calls, protocol.deadlines.run_s, last=last)
+        for _ in range(calls if each else 1):
+            times += side.time(1 if each else calls, protocol.deadlines.run_s)
         busy += time.perf_counter() - start
         return times
 
@@ -126,9 +148,11 @@ def measure(
     between()
     slow = max(first) * 1e-6 > protocol.budget_s / 4
     if protocol.warmup > 1 and not slow:
-        first = [min(run(side, 1 if single else protocol.warmup - 1)) for side in (reference, candidate)]
+        first = [min(run(side, min(most_calls, protocol.warmup - 1))) for side in (reference, candidate)]
         between()
-    calls = 1 if single else max(1, min(protocol.max_block_calls, int(protocol.block_us / max(*first, 0.1))))
+    calls = max(1, min(protocol.max_block_calls, most_calls, int(protocol.block_us / max(*first, 0.1))))
+    for side in (candidate, reference):
+        side.beyond_us.clear()  # what is first done takes longer
     start = time.perf_counter()
     while True:
         order = [reference, candidate]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -70,7 +71,7 @@ class Recorded:
         ]
         events.sort(key=lambda one: (one[0], one[1], -one[2]))
         names = []
-        for (thread, start, end, event), after in zip(events, [*events[1:], None], strict=True):
+        for (thread, start, end, event), after in zip_longest(events, events[1:]):
             called_others = after is not None and after[0] == thread and start <= after[1] < end
             if self._computes(event, called_others):
                 names.append(event.name().partition("::")[2])

@@ -13,7 +13,12 @@ Handling a command takes time too, so a single short call cannot be told from it
 batches of calls is a call's time alone. And one call on inputs that were never seen before, less what an empty command
 takes, is a bound for whoever has kept the results of a batch; its output is compared, so the work cannot be left out.
 
+A submission may also compute where nobody measures: when its output is looked at, or on the way to its answer. So the
+judge's wall clock is read around each command that is timed, too, and what it shows beyond the reported times is held
+against the same of the reference's own process, which does the like.
+
 - `outside_us` -- microseconds that a call takes at the least.
+- `hidden_us` -- microseconds of a call that were not reported.
 - `overstated` -- by what factor a reported time falls short of it.
 """
 
@@ -21,15 +26,16 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.judging import Judging
 from kernelgym_env.evaluation.reference import Reference
+from kernelgym_env.evaluation.statistics import bootstrap_median
 from kernelgym_env.evaluation.workers import Worker
 
-__all__ = ["DISAGREE", "TAMPERED", "outside_us", "overstated"]
+__all__ = ["DISAGREE", "TAMPERED", "hidden_us", "outside_us", "overstated"]
 
 DISAGREE = 1.25
 """Factor from which on the slower figure counts."""
@@ -47,6 +53,8 @@ _QUEUED = 64
 
 _FEW = 4
 _CYCLES_PER_S = 2e9
+_QUANTILES = (0.5, 0.2)
+_HONEST_US = {"cpu": 50.0, "cuda": 150.0}
 _SLACK_S = {"slope": 3e-6, "single": 50e-6}
 """What a GPU's call may seem to take longer from outside: a launch after the other, and the way to the device's end."""
 
@@ -189,6 +197,33 @@ def _least(measure: Callable[[], float], enough: float) -> float:
             break
         least = min(least, measure())
     return least
+
+
+def hidden_us(candidate: Sequence[float], twin: Sequence[float], *, on_cpu: bool) -> float:
+    """Microseconds a call by which commands took longer than what was reported, beyond what honest ones take.
+
+    It is the least that the 95% intervals of both sides' medians leave, less what may differ between two honest
+    processes; or what those of their lower quantiles leave, if it is more: what else runs on the machine makes some
+    commands longer, work that is hidden in all of them makes all longer.
+
+    Args:
+        candidate: of each command, wall time less reported time, a call, in microseconds.
+        twin: the same of the reference's process.
+        on_cpu: whether the calls ran on a CPU. On a GPU launching may go on while the cache is being emptied.
+
+    >>> hidden_us([1000.0] * 9, [200.0] * 9, on_cpu=True)
+    750.0
+    >>> hidden_us([210.0] * 9, [200.0] * 9, on_cpu=True)
+    0.0
+    """
+    honest = _HONEST_US["cpu" if on_cpu else "cuda"]
+
+    def beyond(quantile: float) -> float:
+        _, low, _ = bootstrap_median(candidate, quantile=quantile)
+        _, _, high = bootstrap_median(twin, quantile=quantile)
+        return low - high - honest
+
+    return max(0.0, *map(beyond, _QUANTILES))
 
 
 def overstated(reported_us: float, outside: float) -> float:

@@ -5,19 +5,22 @@ candidate's own dispatcher is asked for; by where its threads are seen from outs
 pointer, and operators on other threads too; and, on a GPU, by what launched the kernels that ran.
 
 - `check_denied` -- the first.
-- `check_attribution` -- the second; `foreign_code` is the rule that it goes by.
+- `check_attribution` -- the second; `foreign_code` and `added_code` are the rules that it goes by.
 - `check_launches` -- the third; `evidence` has its rules.
 """
 
 from __future__ import annotations
 
 import ctypes
+import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
 from kernelgym_env.evaluation.attribution import PRODUCTS, Sampler, Shares, has_own_code, supported
 from kernelgym_env.evaluation.buffers import Buffer
 from kernelgym_env.evaluation.checking import check_again
+from kernelgym_env.evaluation.correctness import Verdict
 from kernelgym_env.evaluation.denied import GEMM
 from kernelgym_env.evaluation.evidence import Evidence, attribute, library_kernels
 from kernelgym_env.evaluation.feedback import without_values
@@ -26,7 +29,7 @@ from kernelgym_env.evaluation.reference import Case, Reference
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.workers import WorkerEnded
 
-__all__ = ["check_attribution", "check_denied", "check_launches", "foreign_code"]
+__all__ = ["added_code", "check_attribution", "check_denied", "check_launches", "foreign_code"]
 
 _WATCHED_S, _MOST_ROUNDS, _ENOUGH = 0.1, 5, 50
 """Seconds of one round of calls, rounds at most, and samples at which no further round follows."""
@@ -48,6 +51,10 @@ _LEAST_ALONE_US = 2.0
 """The same for arithmetic libraries where a submission's own code does next to nothing."""
 
 _TRACED_CALLS = 3
+_MARGIN = 2.0
+"""By what factor operators that are let through may take longer in plain calls, which use all threads."""
+
+_LIBRARIES = "Installed libraries do the work: {}. Compute it in your own kernels."
 _NO_KERNEL = "No kernel of your own ran. Compute it in your own kernels."
 
 
@@ -61,39 +68,61 @@ def check_denied(judging: Judging, case: Case, reference: Reference) -> None:
     Raises:
         Outcome: `POLICY`, naming what was asked for, or saying that the output is not right without it.
     """
-    assert judging.candidate is not None
     allowed = _allowed(judging)
     if allowed == "allow":
         return
     with judging.stages.time("correctness"):
-        judging.present(judging.candidate, case, reference)
-        judging.buffers["out"].bytes.fill_(0xFF)
-        reference.hand_over()
-        message = {"op": "denied", "out": reference.out_tree, "allowed": _let_through(allowed)}
-        answer = judging.command(judging.candidate, message, judging.protocol.deadlines.run_s)
-        found, captured = answer.get("found"), answer.get("captured")
-        if not _are_names(found) or not _are_names(captured):
-            raise WorkerEnded("garbage", "it did not say which operators it used")
-        captured = [name for name in captured if allowed != "gemm" or name not in GEMM]
-        if found or captured:
-            names = ", ".join(str(name)[:60] for name in dict.fromkeys([*found, *captured]))
-            how = "recorded into a CUDA graph" if captured and not found else "called"
-            raise Outcome(
-                Status.POLICY,
-                f"Operators of torch do the work: {names} ({how}). Compute it in your own kernels.",
-                finding="A3",
-            )
-        if "failed" in answer:
-            error = answer["failed"] if isinstance(answer["failed"], dict) else {}
-            detail = without_values(f"{error.get('type')}: {error.get('message')}")[:1000]
-            text = f"The call fails where torch's computing operators are not available: {detail}"
+        verdict, failed = _watched_call(judging, case, reference, refuse=True)
+        if verdict is None:
+            text = f"The call fails where torch's computing operators are not available: {failed}"
             raise Outcome(Status.POLICY, text, finding="A3")
-        reference.expect(case)
-        verdict = judging.compare(answer, case, reference)
     if not verdict.ok:
         check_again(judging, case, reference)  # wrong there too, if it gives an old answer
         text = "The output is right only where torch's computing operators are available. "
         raise Outcome(Status.POLICY, text + verdict.message, finding="A3")
+    if judging.device == "cpu":  # on a GPU what runs is told by what it launches
+        with judging.stages.time("correctness"):
+            _, failed = _watched_call(judging, case, reference, refuse=False)
+        if failed:
+            raise Outcome(Status.RUNTIME_ERROR, failed)
+
+
+def _watched_call(judging: Judging, case: Case, reference: Reference, *, refuse: bool) -> tuple[Verdict | None, str]:
+    """One call during which torch notes its operators, and refuses those that compute if `refuse` is set.
+
+    Returns:
+        What the output is worth, None if the call failed; and how it failed.
+
+    Raises:
+        Outcome: `POLICY`, naming the operators.
+    """
+    assert judging.candidate is not None
+    allowed, seconds = _allowed(judging), judging.protocol.deadlines.run_s
+    judging.present(judging.candidate, case, reference)
+    judging.buffers["out"].bytes.fill_(0xFF)
+    reference.hand_over()
+    message = {"op": "denied", "out": reference.out_tree, "allowed": _let_through(allowed), "refuse": refuse}
+    answer = judging.command(judging.candidate, message, seconds)
+    # all before it tells: until then the refusal is in force
+    reference.expect(case)
+    verdict = None if "failed" in answer else judging.compare(answer, case, reference)
+    told = judging.command(judging.candidate, {"op": "found"}, seconds)
+    found, captured = told.get("found"), told.get("captured")
+    if not _are_names(found) or not _are_names(captured):
+        raise WorkerEnded("garbage", "it did not say which operators it used")
+    captured = [name for name in captured if allowed != "gemm" or name not in GEMM]
+    if found or captured:
+        names = ", ".join(str(name)[:60] for name in dict.fromkeys([*found, *captured]))
+        how = "recorded into a CUDA graph" if captured and not found else "called"
+        raise Outcome(
+            Status.POLICY,
+            f"Operators of torch do the work: {names} ({how}). Compute it in your own kernels.",
+            finding="A3",
+        )
+    if verdict is not None:
+        return verdict, ""
+    error = answer["failed"] if isinstance(answer["failed"], dict) else {}
+    return None, without_values(f"{error.get('type')}: {error.get('message')}")[:1000] or "it failed"
 
 
 def _are_names(answer: Any) -> TypeGuard[list[str]]:
@@ -136,10 +165,53 @@ def check_attribution(judging: Judging, case: Case, reference: Reference) -> Non
     if names := foreign_code(
         sampler.shares, calls, gemm=gemm, host=on_host, interpreted=interpreted > 0, operators=operators
     ):
-        text = f"Installed libraries do the work: {', '.join(names)}. Compute it in your own kernels."
-        raise Outcome(Status.POLICY, text, finding="A4")
-    if allowed == "forbid" and not on_host and not interpreted and not has_own_code(worker.pid, str(worker.folder)):
+        raise Outcome(Status.POLICY, _LIBRARIES.format(", ".join(names)), finding="A4")
+    if on_host or interpreted or gemm:
+        return
+    if not has_own_code(worker.pid, str(worker.folder)):
         raise Outcome(Status.POLICY, _NO_KERNEL, finding="A3")
+    with judging.stages.time("correctness"):
+        plain, plain_calls = _plain_calls(judging)
+    if names := added_code(sampler.shares, calls, plain, plain_calls):
+        raise Outcome(Status.POLICY, _LIBRARIES.format(", ".join(names)), finding="A4")
+
+
+def _plain_calls(judging: Judging) -> tuple[Shares, int]:
+    """What is seen of calls that nothing distinguishes from any others, and their number."""
+    worker = judging.candidate
+    assert worker is not None
+    calls = 0
+    with Sampler(worker.pid, str(worker.folder), lambda: False) as sampler:
+        batch, end = 1, time.monotonic() + _WATCHED_S
+        while not calls or time.monotonic() < end:
+            start = time.monotonic()
+            judging.command(worker, {"op": "batch", "calls": batch, "wait": 0}, judging.protocol.deadlines.run_s)
+            calls += batch
+            if time.monotonic() - start < _WATCHED_S / 8:
+                batch *= 2
+    return sampler.shares, calls
+
+
+def added_code(watched: Shares, watched_calls: int, plain: Shares, plain_calls: int) -> list[str]:
+    """Files of installed code that works in plain calls, and did not where it was watched; empty if there is none.
+
+    Args:
+        watched: what was seen where torch's operators are refused, and those that are let through are told.
+        watched_calls: number of calls meanwhile.
+        plain: what was seen of plain calls.
+        plain_calls: number of these.
+    """
+    if not watched_calls or not plain_calls or plain.problem or watched.problem:
+        return []
+    before = sum(watched.seen[whose] for whose in ("allowed", "tensor", "library"))
+    before_us = before * watched.period_s * 1e6 / watched_calls
+    count = sum(plain.files.values())
+    added_us = count * plain.period_s * 1e6 / plain_calls - _MARGIN * before_us
+    share = count / max(1, count + plain.seen["own"])
+    if count < _LEAST_SAMPLES or added_us < _LEAST_US["tensor"] or share < _LEAST_SHARE:
+        return []
+    totals = Counter({name: seen for (_, name), seen in plain.files.items()})
+    return [name for name, _ in totals.most_common(4)]
 
 
 def _count(told: object) -> int:

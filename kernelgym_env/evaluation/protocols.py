@@ -151,7 +151,7 @@ class Protocol:
     summary: str = ""
     source: str = ""
     trials: int = 3
-    law_trials: int = 6
+    law_trials: int = 7
     law_budget_s: float = 1.0
     input_sets: int = 2
     shape_trials: int = 1

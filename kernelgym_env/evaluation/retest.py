@@ -17,7 +17,7 @@ from kernelgym_env.evaluation.judging import Judging, Outcome
 from kernelgym_env.evaluation.outside import TAMPERED
 from kernelgym_env.evaluation.reference import Reference
 from kernelgym_env.evaluation.result import Status
-from kernelgym_env.evaluation.speed import time_both
+from kernelgym_env.evaluation.speed import prepare, time_both
 from kernelgym_env.evaluation.timing_rules import retest_reason, settle, timing_rule
 from kernelgym_env.evaluation.workers import Worker
 
@@ -45,7 +45,8 @@ class Timed:
     floor_us: float
 
     def time(self, judging: Judging, twin: Worker) -> float:
-        """`speed.time_both` on it."""
+        """`speed.prepare` and `speed.time_both` on it."""
+        prepare(judging, twin, self.contents, self.reference)
         return time_both(judging, twin, self.contents, self.reference, self.rng)
 
 

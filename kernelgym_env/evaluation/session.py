@@ -29,7 +29,7 @@ from kernelgym_env.evaluation.checking import (
     renew_weights,
     send_weights,
 )
-from kernelgym_env.evaluation.contents import Contents
+from kernelgym_env.evaluation.contents import Contents, Mixing
 from kernelgym_env.evaluation.feedback import explain, without_values
 from kernelgym_env.evaluation.judging import Judging, Outcome, Stages
 from kernelgym_env.evaluation.lawbook import LawBook
@@ -73,6 +73,7 @@ class Session:
         self.threads = threads
         self.kind = "cpu" if device == "cpu" else "cuda"
         self._probed: dict[tuple[str, Protocol], tuple[dict[str, Any], int, bool, Work | None]] = {}
+        self._mixings: dict[tuple[str, Protocol], Mixing] = {}
         self._books: dict[Any, LawBook] = {}
         interpreter = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""} if self.kind == "cpu" else {}
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -189,6 +190,8 @@ class Session:
                 "evidence": judging.evidence.to_dict(),
                 "reported": judging.reported,
                 "retest": judging.retest,
+                "beyond_us": judging.beyond_us,
+                "unresolved": judging.unresolved,
                 "neighbours": judging.neighbours,
                 "baseline_problems": judging.baseline_problems,
                 "backend": backend,
@@ -240,7 +243,7 @@ class Session:
         rng = random.Random(order)
         contents = Contents(cases, rng)
         with stages.time("correctness"):
-            contents.settle(reference)
+            self._settle(contents, reference)
         check_near(judging, contents, reference, rng, more=twin is None)
         check_laws(judging, cases[0], reference, self._book(task, protocol), laws)
         check_denied(judging, cases[0], reference)
@@ -320,6 +323,15 @@ class Session:
             _make_room(self._probed)
             self._probed[key] = (reference.out_tree, reference.out_size, reference.mutates, _work(reference, seed))
         reference.out_tree, reference.out_size, reference.mutates, _ = self._probed[key]
+
+    def _settle(self, contents: Contents, reference: Reference) -> None:
+        """Mix inputs as far as the task bears it."""
+        key = (reference.task.hash, reference.protocol)
+        if key in self._mixings:
+            contents.limit(self._mixings[key])
+            return
+        _make_room(self._mixings)
+        self._mixings[key] = contents.settle(reference)
 
     def _book(self, task: Task, protocol: Protocol) -> LawBook:
         """What was found out about the task's value laws, under the constants that enter into it."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import random
+import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,22 +21,26 @@ import torch
 
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.baselines import Baseline
+from kernelgym_env.evaluation.buffers import leaves
 from kernelgym_env.evaluation.checking import send_weights
 from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.feedback import without_values
 from kernelgym_env.evaluation.judging import Judging, Outcome
-from kernelgym_env.evaluation.measure import Side, measure
+from kernelgym_env.evaluation.measure import Given, Side, measure
 from kernelgym_env.evaluation.neighbours import compare, look
-from kernelgym_env.evaluation.outside import DISAGREE, outside_us, overstated
+from kernelgym_env.evaluation.outside import DISAGREE, hidden_us, outside_us, overstated
 from kernelgym_env.evaluation.reference import Case, Reference, TaskError
 from kernelgym_env.evaluation.statistics import timing
 from kernelgym_env.evaluation.timing_rules import reported, timing_rule
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded, judges
 
-__all__ = ["measure_way", "time_both"]
+__all__ = ["measure_way", "prepare", "resolved", "time_both"]
 
-_FEWEST_CHECKS = 3
-_CHECKING_SHARE = 0.25
+_FEWEST_CHECKS, _MOST_DUE = 3, 4
+_CHECKING_SHARE, _SHARE_AT_FIRST = 0.25, 0.7
+_NEAR = 0.5
+_UNRESOLVED = 0.25
+_KEPT_SHARE, _KEPT_BYTES, _KEPT_LEAVES = 32, 2 << 30, 4096
 _PLACES = 4
 _MOVED_BYTES = 1 << 30
 _PROBLEM_CHARS = 500
@@ -47,27 +53,75 @@ class _Way:
     Attributes:
         clock: name of the clock.
         command: the ``time`` command but for what changes from block to block.
-        each: new inputs before each call instead of each block.
+        each: new inputs before each call instead of each block, written when the worker is ready to call.
+        places: how many outputs are kept, so how many calls there may be at once.
+        flush: what the judge overwrites before each call on a CPU, while everybody else stands still: nothing that a
+            candidate does meanwhile gets ahead of the clock.
     """
 
     clock: str
     command: dict[str, Any]
     each: bool
+    places: int
+    flush: torch.Tensor | None
 
     @classmethod
-    def of(cls, judging: Judging, contents: Contents) -> _Way:
+    def of(cls, judging: Judging, reference: Reference) -> _Way:
+        protocol, step = judging.protocol, reference.out_size
         on_cpu = judging.device == "cpu"
-        flush = judging.protocol.flush_cpu_mib if on_cpu else judging.protocol.flush_mib
-        command = {"op": "time", "flush": flush << 20, "out": None}
-        return cls("perf_counter" if on_cpu else "cuda_event", command, on_cpu and contents.varied)
+        command = {
+            "op": "time",
+            "out": reference.out_tree,
+            "step": step,
+            "flush": protocol.flush_mib << 20,
+            "warm": not on_cpu and not reference.mutates,
+        }
+        if on_cpu:
+            return cls("perf_counter", command, True, 1, torch.empty(protocol.flush_cpu_mib << 20, dtype=torch.uint8))
+        room = min(_KEPT_BYTES, torch.cuda.get_device_properties(judging.device).total_memory // _KEPT_SHARE)
+        fit = min(room // max(1, step), _KEPT_LEAVES // max(1, len(leaves(reference.out_tree))))
+        return cls("cuda_event", command, False, max(1, min(fit, protocol.max_block_calls)), None)
+
+    def most_calls(self, reference: Reference) -> int:
+        """Greatest number of calls in a block; one for a reference that overwrites its inputs."""
+        if reference.mutates:
+            return 1
+        return sys.maxsize if self.each else self.places
+
+    def ready(self, judging: Judging, worker: Worker, *, trusted: bool) -> None:
+        """Give a worker memory for what it returns."""
+        judging.take_outputs(worker, self.places, self.command["step"], trusted=trusted)
 
 
-def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Reference, rng: random.Random) -> float:
-    """Measure the speedup; fills `judging.figures`.
+def prepare(judging: Judging, twin: Worker, contents: Contents, reference: Reference) -> None:
+    """Give both sides what they compute on, and memory for what they return.
 
     Args:
         judging: the evaluation.
         twin: the reference's process, loading or loaded.
+        contents: makes the inputs.
+        reference: the trusted side.
+
+    Raises:
+        TaskError: if the reference takes longer than a stage may.
+        RuntimeError: if the reference's process fails.
+    """
+    candidate, way = judging.candidate, _Way.of(judging, reference)
+    assert candidate is not None
+    with judging.stages.time("start"):
+        with _trusted():
+            _ready(judging, twin, contents, reference, judging.protocol.deadlines.import_s)
+            way.ready(judging, twin, trusted=True)
+        judging.present(candidate, contents.case, reference)
+        way.ready(judging, candidate, trusted=False)
+
+
+def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Reference, rng: random.Random) -> float:
+    """Measure the speedup between two sides that `prepare` has made ready; fills `judging.figures`.
+
+    Args:
+        judging: the evaluation.
+        twin: the reference's process.
         contents: makes the inputs.
         reference: the trusted side.
         rng: draws the order of blocks; seeded from the secret.
@@ -85,30 +139,30 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     """
     candidate = judging.candidate
     assert candidate is not None
-    with judging.stages.time("start"):
-        with _trusted():
-            _ready(judging, twin, contents, reference, judging.protocol.deadlines.import_s)
-        judging.present(candidate, contents.case, reference)
-    way = _Way.of(judging, contents)
-    inputs = _Inputs(judging, candidate, reference, contents)
+    way = _Way.of(judging, reference)
+    inputs = _Inputs(judging, candidate, reference, contents, way, rng)
     moved = _Moved(rng, 0 if judging.device == "cpu" or reference.mutates else reference.out_size)
-    mine = Side(candidate, {**way.command, "out": reference.out_tree}, inputs.for_candidate, moved)
-    theirs = _Twin(twin, way.command, inputs.for_twin(twin), moved, partial(processes.halted, candidate.pid))
+    mine = Side(candidate, way.command, inputs.for_candidate, moved, late=way.each)
+    theirs = _Twin(twin, way.command, inputs.for_twin(twin), moved, late=way.each)
     start = time.perf_counter()
-    with judging.quiet.alone():
+    # what stands still while inputs are written, caches emptied and the other side timed cannot work ahead
+    with judging.quiet.alone(), candidate.still(), twin.still():
         waited = time.perf_counter() - start
         judging.stages.current = "timing"
-        single = reference.mutates
+        most = way.most_calls(reference)
         with _looked_at(judging):
-            result = measure(mine, theirs, judging.protocol, rng, single=single, each=way.each, between=inputs.compare)
+            result = measure(
+                mine, theirs, judging.protocol, rng, most_calls=most, each=way.each, between=inputs.compare
+            )
         began = time.perf_counter()
-        factor = _overstated(judging, mine, inputs.contents, reference)
+        factor = _overstated(judging, mine, theirs, inputs.contents, reference)
         judging.stages.add("timing", time.perf_counter() - began)
     judging.stages.add("queue", waited)
     judging.stages.add("timing", result.busy_s)
     slower = [[value * factor for value in block] for block in mine.blocks]
+    counts, judging.unresolved = resolved(result.speedup, result.low, result.high)
     judging.figures = {
-        "speedup": result.speedup / factor,
+        "speedup": counts / factor,
         "speedup_low": result.low / factor,
         "speedup_high": result.high / factor,
         "times": {
@@ -145,6 +199,19 @@ def _ours() -> set[int]:
     return own | {pid for one in own for pid in processes.descendants(one)}
 
 
+def resolved(speedup: float, low: float, high: float) -> tuple[float, bool]:
+    """The speedup that counts, and whether it was not resolved: then it is the lower end of its interval.
+
+    What a busy machine makes of a measurement is not to be paid for.
+
+    >>> resolved(2.0, 1.9, 2.1), resolved(8.0, 0.5, 16.0)
+    ((2.0, False), (0.5, True))
+    """
+    if (high - low) / 2 > _UNRESOLVED * speedup:
+        return low, True
+    return speedup, False
+
+
 def measure_way(
     judging: Judging,
     worker: Worker,
@@ -168,17 +235,18 @@ def measure_way(
     """
     candidate = judging.candidate
     assert candidate is not None
-    protocol, way = judging.protocol, _Way.of(judging, contents)
-    inputs = _Inputs(judging, candidate, reference, contents)
-    ours, theirs = (Side(one, way.command, inputs.for_twin(one)) for one in (worker, twin))
-    with processes.halted(candidate.pid):
+    protocol, way = judging.protocol, _Way.of(judging, reference)
+    inputs = _Inputs(judging, candidate, reference, contents, way, rng)
+    ours, theirs = (Side(one, way.command, inputs.for_twin(one), late=way.each) for one in (worker, twin))
+    with candidate.still():
         try:
             _ready(judging, worker, contents, reference, protocol.deadlines.import_s)
             # it compiles, or records, at its first call
             judging.command(worker, {"op": "batch", "calls": 1, "wait": 0}, protocol.deadlines.build_s)
-            with judging.quiet.alone():
-                single = reference.mutates
-                result = measure(ours, theirs, protocol, rng, single=single, each=way.each, between=lambda: None)
+            way.ready(judging, worker, trusted=True)
+            with judging.quiet.alone(), worker.still(), twin.still():
+                most = way.most_calls(reference)
+                result = measure(ours, theirs, protocol, rng, most_calls=most, each=way.each, between=lambda: None)
         except RuntimeError as problem:
             return Baseline(problem=str(problem)[:_PROBLEM_CHARS])
         except WorkerEnded as ended:
@@ -202,17 +270,24 @@ def _ready(judging: Judging, worker: Worker, contents: Contents, reference: Refe
     judging.present(worker, contents.case, reference)
 
 
-def _overstated(judging: Judging, side: Side, contents: Contents, reference: Reference) -> float:
+def _overstated(judging: Judging, side: Side, twin: Side, contents: Contents, reference: Reference) -> float:
     """Factor by which the candidate's own clock overstates its speed; 1 where both clocks agree."""
     reported_us = timing(side.blocks, "").median_us
-    factor = 1.0
+    hidden = hidden_us(side.beyond_us, twin.beyond_us, on_cpu=judging.device == "cpu")
+    factor, hidden_factor = 1.0, overstated(reported_us, reported_us + hidden)
+    judging.beyond_us = {
+        "candidate": statistics.median(side.beyond_us),
+        "reference": statistics.median(twin.beyond_us),
+        "hidden": hidden,
+    }
     for _ in range(2):
         outside = outside_us(judging, side.worker, contents, reference, reported_us)
         found = overstated(reported_us, outside)
         if found <= DISAGREE:
-            return 1.0
+            factor = 1.0
+            break
         factor = min(factor, found) if factor > 1 else found
-    return factor
+    return max(factor, hidden_factor if hidden_factor > DISAGREE else 1.0)
 
 
 @contextmanager
@@ -231,9 +306,9 @@ def _trusted() -> Iterator[None]:
 class _Twin(Side):
     """The reference's side."""
 
-    def time(self, calls: int, seconds: float, *, last: bool = True) -> list[float]:
+    def time(self, calls: int, seconds: float) -> list[float]:
         with _trusted():
-            return super().time(calls, seconds, last=last)
+            return super().time(calls, seconds)
 
 
 class _Moved:
@@ -253,62 +328,101 @@ class _Moved:
 class _Inputs:
     """What each side gets before its calls, and what becomes of the answers."""
 
-    def __init__(self, judging: Judging, candidate: Worker, reference: Reference, contents: Contents) -> None:
+    def __init__(
+        self,
+        judging: Judging,
+        candidate: Worker,
+        reference: Reference,
+        contents: Contents,
+        way: _Way,
+        rng: random.Random,
+    ) -> None:
         self.judging = judging
         self.candidate = candidate
         self.reference = reference
         self.contents = contents
+        self.way = way
         self._checks = 0
         self._checking_s = 0.0
         self._began = time.perf_counter()
-        self._due: tuple[dict[str, Any], Callable[[], Case]] | None = None
+        self._due: list[_Due] = []
+        self._rng = rng
 
-    def for_candidate(self, calls: int, last: bool) -> tuple[list[Any], Callable[[dict[str, Any]], None]]:
-        """New contents, each nearly those of the call before; at the end of a block the answer is due to be compared.
+    def for_candidate(self, calls: int) -> Given:
+        """New contents, often nearly those of the call before; answers of some calls are due to be compared.
 
-        It is compared later: the device is warmer after that, and it must not be one side alone that finds it so.
+        Which ones, nobody else knows. They are compared later: the device is warmer after that, and it must not be one
+        side alone that finds it so.
         """
-        look = last and (
-            self._checks < _FEWEST_CHECKS or self._checking_s < _CHECKING_SHARE * (time.perf_counter() - self._began)
-        )
         self.judging.buffers["out"].bytes.fill_(0xFF)
-        swaps, final = self._write(self.candidate, calls, near=last)
+        swaps, write, at = self._contents(self.candidate, calls)
 
-        def keep(answer: dict[str, Any]) -> None:
+        def check(answer: dict[str, Any]) -> None:
             self.judging.refuse_error(answer)
-            self._due = (answer, final) if look else None
+            told = answer.get("outputs")
+            if not isinstance(told, list) or len(told) != calls or not all(isinstance(one, dict) for one in told):
+                raise WorkerEnded("garbage", f"it did not describe {calls} outputs")
+            if not self._looks():
+                return
+            # the last call's is always there, as what earlier ones left behind may be in it
+            for call in sorted({self._rng.randrange(calls), calls - 1}):
+                place = call * self.way.command["step"]
+                lying = self.judging.buffers["out"].bytes[place : place + self.way.command["step"]].clone()
+                self._due.append(_Due(told[call], lying, partial(at, call)))
 
-        return swaps, keep
+        return Given(swaps, write, check)
 
-    def for_twin(self, twin: Worker) -> Callable[[int, bool], tuple[list[Any], Callable[[dict[str, Any]], None]]]:
+    def _looks(self) -> bool:
+        """Whether to compare once more; without some of the first calls, so that none is known to be let off."""
+        if len(self._due) >= _MOST_DUE:
+            return False
+        if self._checks < _FEWEST_CHECKS:
+            return self._rng.random() < _SHARE_AT_FIRST
+        return self._checking_s < _CHECKING_SHARE * (time.perf_counter() - self._began) and self._rng.random() < 0.5
+
+    def for_twin(self, twin: Worker) -> Callable[[int], Given]:
         """New contents likewise; its answers are not looked at."""
 
-        def deliver(calls: int, last: bool) -> tuple[list[Any], Callable[[dict[str, Any]], None]]:
-            return self._write(twin, calls, near=False)[0], self.judging.refuse_error
+        def deliver(calls: int) -> Given:
+            swaps, write, _ = self._contents(twin, calls)
+            return Given(swaps, write, self.judging.refuse_error)
 
         return deliver
 
-    def _write(self, worker: Worker, calls: int, *, near: bool) -> tuple[list[Any], Callable[[], Case]]:
-        """Write what a worker gets; what is exchanged before each call; what the last one gets."""
+    def _contents(self, worker: Worker, calls: int) -> tuple[list[Any], Callable[[], None], Callable[[int], Case]]:
+        """What is exchanged between a worker's calls; what writes its inputs; what each call gets."""
         if "other" not in self.judging.buffers:
-            case = self.contents.near() if near else self.contents.mixed()
-            self.judging.present(worker, case, self.reference)
-            return [[]] * calls, lambda: case
+            case = self.contents.near() if self._rng.random() < _NEAR else self.contents.mixed()
+            self.judging.announce(worker, case)
+            return [[]] * calls, partial(self._write, worker, case), lambda _: case
         walk = self.contents.walk(calls)
         self.reference.deliver(walk.other, self.judging.views(walk.other, "other"))
-        self.judging.present(worker, walk.first, self.reference)
-        return walk.swaps, walk.last
+        return walk.swaps, partial(self._write, worker, walk.first), walk.at
+
+    def _write(self, worker: Worker, case: Case) -> None:
+        self.judging.present(worker, case, self.reference)
+        if self.way.flush is not None:
+            self.way.flush.fill_(1)
 
     def compare(self) -> None:
-        """Compare the answer that is due, if there is one.
+        """Compare the answers that are due.
 
         Raises:
-            Outcome: if it is wrong.
+            Outcome: if one is wrong.
         """
-        if self._due is None:
-            return
-        (answer, final), self._due = self._due, None
+        due, self._due = self._due, []
         start = time.perf_counter()
-        self.judging.refuse_wrong(answer, final(), self.reference)
-        self._checks += 1
+        for one in due:
+            self.judging.buffers["out"].bytes[: one.lying.numel()].copy_(one.lying)
+            self.judging.refuse_wrong(one.answer, one.case(), self.reference)
+            self._checks += 1
         self._checking_s += time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class _Due:
+    """An answer that is to be compared: how the worker describes it, its bytes, and what it was given."""
+
+    answer: dict[str, Any]
+    lying: torch.Tensor
+    case: Callable[[], Case]

@@ -22,16 +22,19 @@ _RESAMPLES = 1000
 _LEVEL = 0.95
 
 
-def bootstrap_median(values: Sequence[float], *, level: float = _LEVEL, seed: int = 0) -> tuple[float, float, float]:
-    """Median of `values` with a percentile-bootstrap interval.
+def bootstrap_median(
+    values: Sequence[float], *, quantile: float = 0.5, level: float = _LEVEL, seed: int = 0
+) -> tuple[float, float, float]:
+    """Median of `values`, or another quantile, with a percentile-bootstrap interval.
 
     Args:
         values: at least one finite number.
+        quantile: 0.5 for the median.
         level: coverage of the interval, between 0 and 1.
         seed: of the resampling, so that the same samples give the same interval.
 
     Returns:
-        (median, low, high).
+        (the quantile, low, high).
 
     Raises:
         ValueError: if `values` is empty or holds a number that is not finite.
@@ -44,10 +47,10 @@ def bootstrap_median(values: Sequence[float], *, level: float = _LEVEL, seed: in
         raise ValueError(f"bootstrap_median needs finite values, got {list(values)[:5]}.")
     generator = np.random.default_rng(seed)
     picks = generator.integers(0, data.size, size=(_RESAMPLES, data.size))
-    medians = np.median(data[picks], axis=1)
+    medians = np.quantile(data[picks], quantile, axis=1)
     tail = (1 - level) / 2
     low, high = np.quantile(medians, [tail, 1 - tail])
-    return float(np.median(data)), float(low), float(high)
+    return float(np.quantile(data, quantile)), float(low), float(high)
 
 
 def pair_ratio(

@@ -20,7 +20,7 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +285,7 @@ class Worker:
         pid: process id of its supervisor.
         folder: its private folder.
         isolation: what was in force around it, by layer; known from its first answer on.
+        answered_in_s: wall seconds from when it could begin with the last command that was asked until it had answered.
     """
 
     def __init__(
@@ -308,6 +309,8 @@ class Worker:
         self._reader = wire.Reader(control)
         self._status = status
         self._nonce = ""
+        self._halt: processes.Halt | None = None
+        self.answered_in_s = 0.0
         self._ended: dict[str, Any] | None = None
         self._head = bytearray()
         self._last = bytearray()
@@ -386,7 +389,45 @@ class Worker:
     def ask(self, message: Mapping[str, Any], seconds: float, fds: Sequence[int] = ()) -> dict[str, Any]:
         """`post` and `wait`."""
         self.post(message, fds)
-        return self.wait(seconds)
+        return self._answer(seconds)
+
+    def go(self, seconds: float) -> dict[str, Any]:
+        """Let it go on with a command to which it has answered that it is ready; its final answer.
+
+        Raises:
+            WorkerEnded: as `wait`.
+        """
+        try:
+            self._control.send(b"\0")
+        except OSError as error:
+            raise self._end(f"it did not take the command: {error}") from None
+        return self._answer(seconds)
+
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        start = time.perf_counter()
+        if self._halt is not None:
+            self._halt.release()
+        try:
+            answer = self.wait(seconds)
+            self.answered_in_s = time.perf_counter() - start
+            return answer
+        finally:
+            if self._halt is not None:
+                self._halt.hold()
+
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        """Within the block it, and all it started, runs only from when it is asked something until it has answered."""
+        if self._halt is not None:
+            yield
+            return
+        self._halt = processes.Halt(self.pid)
+        try:
+            self._halt.hold()
+            yield
+        finally:
+            self._halt.release()
+            self._halt = None
 
     def _enter(self, message: dict[str, Any]) -> dict[str, Any] | None:
         """Take a worker's first message, sent before it has read anything of a submission; returns what follows it."""

@@ -31,6 +31,7 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernelgym_env.evaluation import processes, wire
@@ -74,7 +75,21 @@ def _preload(kind: str) -> dict[str, str]:
             versions[name] = ""
     if kind == "cuda":
         _leave_nvml()
+    elif versions["triton"]:
+        _tune_without_gpu()
     return versions
+
+
+def _tune_without_gpu() -> None:
+    """Let `triton.autotune` choose in the interpreter too: it calls each configuration once, by the wall clock."""
+    from triton.runtime.autotuner import Autotuner
+
+    def once(call: Callable[[], Any], quantiles: Sequence[float]) -> list[float]:
+        start = time.perf_counter()
+        call()
+        return [(time.perf_counter() - start) * 1e3] * len(quantiles)
+
+    Autotuner.do_bench = property(lambda _: once, lambda *_: None)
 
 
 def _leave_nvml() -> None:

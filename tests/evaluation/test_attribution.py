@@ -137,11 +137,15 @@ def test_what_is_below_a_process_stands_still_for_a_while(busy):
         with open(f"/proc/{busy.pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[11])
 
-    with processes.halted(os.getpid()):
+    halt = processes.Halt(os.getpid())
+    try:
+        halt.hold()
         time.sleep(0.05)
         before = ticks()
         time.sleep(0.3)
         assert ticks() == before
+    finally:
+        halt.release()
     end = time.monotonic() + 20
     while ticks() == before and time.monotonic() < end:
         time.sleep(0.02)

@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable
 
-from kernelgym_env.evaluation.processes import children_of_thread
+from kernelgym_env.evaluation.processes import below
 
 __all__ = ["Watch"]
 
@@ -36,7 +36,7 @@ class Watch:
         Args:
             stop: asked now and then; if it holds, looking ends without a result.
         """
-        found = _below(self.pid)
+        found = below(self.pid)
         if self.processes and sum(_threads(pid) for pid in found) > self.processes:
             return "processes"
         if self.memory_bytes and not stop() and self._takes_too_much(found, stop):
@@ -72,23 +72,6 @@ class Watch:
             if own + max(shared, files) > self.memory_bytes:
                 return True
         return False
-
-
-def _below(pid: int) -> list[int]:
-    """Every process below `pid`."""
-    found: list[int] = []
-    level = [pid]
-    while level:
-        level = [child for parent in level for child in _children(parent)]
-        found += level
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    with contextlib.suppress(OSError):
-        threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
-        return [child for thread in threads for child in children_of_thread(pid, thread)]
-    return []
 
 
 def _threads(pid: int) -> int:

@@ -1,0 +1,23 @@
+import ctypes, os, subprocess, tempfile
+import torch
+import torch.nn as nn
+
+SOURCE = r"""
+#include <cmath>
+extern "C" void k(const float* x, float* y, long n) { for (long i = 0; i < n; ++i) y[i] = std::tanh(x[i]) * 2 + 1; }
+"""
+d = tempfile.mkdtemp()
+open(d + "/k.cpp", "w").write(SOURCE)
+subprocess.run(["g++", "-O3", "-shared", "-fPIC", d + "/k.cpp", "-o", d + "/k.so"], check=True)
+_lib = ctypes.CDLL(d + "/k.so")
+
+
+def at(t):
+    return ctypes.c_void_p(t.data_ptr())
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        _lib.k(at(x), at(y), ctypes.c_long(x.numel()))
+        return y
