@@ -231,6 +231,7 @@ def play(
     *,
     at_once: int = 1,
     turn_done: Callable[[TurnRecord], None] | None = None,
+    interrupted: Callable[[], None] | None = None,
 ) -> int:
     """Play what is left of a run.
 
@@ -244,6 +245,7 @@ def play(
         policy: who acts; it is asked for a batch of actions at a time.
         at_once: episodes that are played side by side.
         turn_done: called after each turn that was recorded, in the caller's thread.
+        interrupted: called at Ctrl-C, before the turns in flight are waited for.
 
     Returns:
         Number of episodes that ended in a fault; another call plays them anew.
@@ -284,6 +286,10 @@ def play(
                     for episode, record in zip(active, done, strict=True)
                     if not record.terminated and not record.truncated
                 ]
+        except KeyboardInterrupt:
+            if interrupted is not None:
+                interrupted()
+            raise  # leaving the block waits for the threads, which record what they are at
         finally:
             for episode in active:
                 episode.env.close()

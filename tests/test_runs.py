@@ -359,6 +359,20 @@ def test_ctrl_c_records_the_turns_in_flight(tmp_path):
     assert set(counts.values()) == {1}
 
 
+def test_ctrl_c_is_told_before_the_turns_in_flight_are_waited_for(tmp_path):
+    class Interrupted(SamplerPolicy):
+        def act(self, observations):
+            signal.raise_signal(signal.SIGINT)
+            return super().act(observations)
+
+    said: list[str] = []
+    run = Run(tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        play(run, run.start(plan()), TASKS, Interrupted(), interrupted=lambda: said.append("told"))
+    assert said == ["told"]
+    assert plain(played(tmp_path / "run", plan())) == plain(played(tmp_path / "whole", plan()))
+
+
 def test_two_processes_do_not_play_the_same_run(tmp_path):
     run = Run(tmp_path / "run")
     finish(tmp_path / "run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from typing import Any
 
 from kernelgym_env import devices, pools
@@ -106,7 +107,9 @@ def run(arguments: argparse.Namespace) -> int:
         def told(record: TurnRecord) -> None:
             advance(_line(record))
 
-        faults = play(folder, plan, tasks, policy, at_once=arguments.at_once, turn_done=told)
+        faults = play(
+            folder, plan, tasks, policy, at_once=arguments.at_once, turn_done=told, interrupted=_tell_of_the_wait
+        )
     report = make_report(load(folder.folder))
     if arguments.json:
         print_json({"folder": str(folder.folder), "faults": faults, **report.to_dict()})
@@ -127,6 +130,11 @@ def _tasks(arguments: argparse.Namespace) -> list[Task]:
     if not tasks:
         raise InvalidOptionError(f"No task of {', '.join(arguments.tasks)} has the level {arguments.level}.")
     return tasks
+
+
+def _tell_of_the_wait() -> None:
+    sys.stderr.write("kernelgym: the turns in flight are judged and recorded first\n")
+    sys.stderr.flush()
 
 
 def _line(record: TurnRecord) -> str:
