@@ -24,11 +24,11 @@ from rich.console import Console
 from rich.progress import track
 
 import kernelgym_env
-from kernelgym_env.cli.output import finite
 from kernelgym_env.devices import cuda_device_names
 from kernelgym_env.evaluation.protocols import get_protocol
 from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.evaluation.submission import Submission
+from kernelgym_env.keeping import finite
 from kernelgym_env.pools.local import LocalPool
 from kernelgym_env.tasks import load_task
 

@@ -1,40 +1,62 @@
-"""Files that are written as a whole, and the names that they are found by.
+"""Files that are written as a whole, the names that they are found by, and what is in them.
 
-- `write_whole` -- replace a file so that nobody meets half of it.
+- `replacing`, `write_whole` -- replace a file so that nobody meets half of it.
 - `digest` -- the same text for the same plain data.
+- `finite` -- plain data that JSON has a form for.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-import tempfile
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["digest", "write_whole"]
+__all__ = ["digest", "finite", "replacing", "write_whole"]
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file at once for all readers, in place of the one before; its folder must be there.
+@contextmanager
+def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
+    """A new, empty file beside `path`, which takes its place when the block ends; its folder must be there.
 
     Args:
-        path: the file. It is readable by its owner alone.
-        text: written as UTF-8.
+        path: the file to be replaced.
+        private: whether only its owner may read it; else the process's umask says who may.
+
+    Yields:
+        The path of the new file. If the block raises, it is removed, and `path` stays as it was.
 
     Raises:
         OSError: if the folder cannot be written; nothing is left behind then.
     """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+    new = path.parent / f".writing-{secrets.token_hex(8)}"
+    os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if private else 0o666))
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(name, path)
+        yield new
+        os.replace(new, path)
     except BaseException:
-        os.unlink(name)
+        new.unlink(missing_ok=True)
         raise
+
+
+def write_whole(path: Path, text: str, *, private: bool = True) -> None:
+    """Write a file at once for all readers, in place of the one before; its folder must be there.
+
+    Args:
+        path: the file.
+        text: written as UTF-8.
+        private: see `replacing`.
+
+    Raises:
+        OSError: if the folder cannot be written; nothing is left behind then.
+    """
+    with replacing(path, private=private) as new:
+        new.write_text(text, encoding="utf-8")
 
 
 def digest(data: Mapping[str, Any]) -> str:
@@ -44,3 +66,18 @@ def digest(data: Mapping[str, Any]) -> str:
     True
     """
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def finite(data: Any) -> Any:
+    """Plain data with None where it has a number that JSON does not have (NaN, infinity).
+
+    >>> finite({"a": [1.0, float("nan")]})
+    {'a': [1.0, None]}
+    """
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, Mapping):
+        return {str(key): finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [finite(value) for value in data]
+    return data

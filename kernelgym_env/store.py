@@ -12,6 +12,8 @@ A store is one file with a JSON object a line, in the order in which turns were 
 Lines are strict JSON: NaN is ``null`` and infinity a text there. In scores, rewards, log-probabilities and the figures
 of an evaluation both are numbers again when read; in a prompt or an action of another environment they stay.
 
+`Store.to_parquet` compacts it, `Store.query` and `Store.best` look into it, `Store.export` makes rows for trainers.
+
 - `TurnRecord` -- one turn.
 - `Store` -- the file.
 """
@@ -29,8 +31,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelgym_env.errors import InvalidOptionError
-from kernelgym_env.evaluation.result import Evaluation
+from kernelgym_env.errors import InvalidOptionError, unknown_name
+from kernelgym_env.evaluation.canonical import program_hash
+from kernelgym_env.evaluation.result import Evaluation, Status
+from kernelgym_env.prompts import extract_source
+from kernelgym_env.tasks.files import is_parquet, parquet
 
 try:
     import fcntl
@@ -125,7 +130,7 @@ class Store:
     """A file of turns.
 
     Args:
-        path: the file; it and its folder are made by the first `append`.
+        path: the file; it and its folder are made by the first `append`. Or a Parquet file of `to_parquet`, to read.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -144,9 +149,11 @@ class Store:
         """Write one turn at the end of the file.
 
         Raises:
-            InvalidOptionError: for a record that JSON has no form for; nothing is written then.
+            InvalidOptionError: for a record that JSON has no form for, or a Parquet file; nothing is written then.
             OSError: if the file cannot be written.
         """
+        if is_parquet(self.path):
+            raise InvalidOptionError(f"{self.path.name} is compacted; turns are appended to a file of JSON lines.")
         data = _line(record)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
@@ -165,9 +172,13 @@ class Store:
         """Every turn, in the order in which they were written; a torn line is skipped.
 
         Raises:
-            InvalidOptionError: for a record of a newer version of this package.
+            InvalidOptionError: for a record of a newer version of this package, or a Parquet file that no store wrote.
             FileNotFoundError: if there is no file.
+            MissingDataError: for a Parquet file without pyarrow.
         """
+        if is_parquet(self.path):
+            yield from (TurnRecord.from_dict(json.loads(text)) for text in _compacted(self.path))
+            return
         with open(self.path, "rb") as file:
             for number, line in enumerate(file, 1):
                 if not line.strip():
@@ -181,6 +192,91 @@ class Store:
                 elif line.endswith(b"\n"):
                     _LOG.warning("%s, line %d is torn and was skipped.", self.path.name, number)
                 # else it may just be written
+
+    def query(
+        self, *, run_id: str | None = None, task_id: str | None = None, status: str | None = None
+    ) -> Iterator[TurnRecord]:
+        """The turns that have all that is given.
+
+        Args:
+            run_id: the experiment.
+            task_id: the task.
+            status: how the evaluation ended, a value of `Status`; ``""`` for turns in which nothing was judged.
+
+        Raises:
+            UnknownNameError: for an unknown status.
+            InvalidOptionError: for a record of a newer version of this package.
+            FileNotFoundError: if there is no file.
+        """
+        allowed = [*(entry.value for entry in Status), ""]
+        if status is not None and status not in allowed:
+            raise unknown_name("status", status, allowed)
+        return (
+            record
+            for record in self.records()
+            if run_id in (None, record.run_id)
+            and task_id in (None, record.task_id)
+            and status in (None, record.evaluation.get("status", ""))
+        )
+
+    def best(self, task_id: str, count: int = 1) -> list[TurnRecord]:
+        """The fastest correct turns on a task, the fastest first; each program once (`program_hash`).
+
+        Args:
+            task_id: the task.
+            count: how many at most, at least 1.
+
+        Raises:
+            InvalidOptionError: for a count below 1, or a record of a newer version of this package.
+            FileNotFoundError: if there is no file.
+        """
+        if count < 1:
+            raise InvalidOptionError(f"count must be at least 1, got {count!r}.")
+        found: dict[str, TurnRecord] = {}
+        timed = (record for record in self.query(task_id=task_id, status="correct") if _speedup(record) > 0)
+        for record in sorted(timed, key=_speedup, reverse=True):
+            found.setdefault(program_hash(extract_source(str(record.action))), record)
+            if len(found) == count:
+                break
+        return list(found.values())
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> int:
+        """Compact the store into a Parquet file, which `Store` reads as well and nothing appends to.
+
+        It has a column for each field of `TurnRecord` that is a text, number or truth value, ``status`` and
+        ``speedup``, and ``record`` with the whole turn as strict JSON. The file is there whole or not at all; the store
+        itself stays.
+
+        Returns:
+            Number of turns.
+
+        Raises:
+            MissingDataError: without pyarrow.
+            InvalidOptionError: for a name that does not end with ``.parquet``, or a store without turns.
+            FileNotFoundError: if there is no store.
+            OSError: if the file cannot be written.
+        """
+        from kernelgym_env.export import write_rows  # it reads records, so it comes after this module
+
+        if not is_parquet(Path(path)):
+            raise InvalidOptionError(f"The name of the file must end with .parquet, got {str(path)!r}.")
+        rows = [
+            {
+                **{name: getattr(record, name) for name in _COLUMNS},
+                "status": record.evaluation.get("status", ""),
+                "speedup": _speedup(record),
+                "record": json.dumps(record.to_dict(), allow_nan=False),
+            }
+            for record in self.records()
+        ]
+        write_rows(path, rows)
+        return len(rows)
+
+    def export(self, kind: str, **options: Any) -> list[dict[str, Any]]:
+        """Rows for trainers, see `kernelgym_env.export.export`, which has the kinds, the options and the errors."""
+        from kernelgym_env.export import export
+
+        return export(self.episodes(), kind, **options)
 
     def episodes(self) -> Iterator[list[TurnRecord]]:
         """The turns of each episode together, in the order of their first turns.
@@ -197,6 +293,42 @@ class Store:
             found.setdefault((record.run_id, record.episode_id), []).append(record)
         for turns in found.values():
             yield sorted(turns, key=lambda record: record.turn)
+
+
+_COLUMNS = (
+    "run_id",
+    "episode_id",
+    "task_id",
+    "turn",
+    "score",
+    "reward",
+    "terminated",
+    "truncated",
+    "valid",
+    "schema",
+)
+
+
+def _compacted(path: Path) -> list[str]:
+    """The records in a file of `Store.to_parquet`, as JSON."""
+    library = parquet()
+    try:
+        file = library.ParquetFile(path)
+        there = "record" in file.schema_arrow.names
+        texts = file.read(columns=["record"]).column("record").to_pylist() if there else None
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:  # what pyarrow's complaints about the content of a file are
+        raise InvalidOptionError(f"{path} cannot be read as Parquet: {error}") from error
+    if texts is None:
+        raise InvalidOptionError(f"{path} is no compacted store: it has no column 'record'.")
+    return list(texts)
+
+
+def _speedup(record: TurnRecord) -> float:
+    """NaN where there is none."""
+    value = record.evaluation.get("speedup")
+    return math.nan if value is None else float(value)
 
 
 def _ends_a_line(descriptor: int) -> bool:

@@ -4,6 +4,7 @@
 - `read_rows` -- the rows of a JSON lines file, plain or gzipped, or of a Parquet file; kept until the file changes.
 - `parse_rows` -- the rows in the content of such a file.
 - `TABLES`, `is_table` -- the ends of such files' names, and whether a path has one.
+- `is_parquet` -- whether a name is that of a Parquet file.
 - `parquet` -- the library that reads Parquet.
 - `python_files` -- the Python files below a folder.
 """
@@ -23,7 +24,7 @@ from typing import Any
 
 from kernelgym_env.errors import InvalidOptionError, MissingDataError
 
-__all__ = ["TABLES", "is_table", "parquet", "parse_rows", "python_files", "read_rows", "read_source"]
+__all__ = ["TABLES", "is_parquet", "is_table", "parquet", "parse_rows", "python_files", "read_rows", "read_source"]
 
 TABLES = (".jsonl", ".jsonl.gz", ".parquet")
 """How the name of a file with one task a row ends."""
@@ -32,6 +33,11 @@ TABLES = (".jsonl", ".jsonl.gz", ".parquet")
 def is_table(path: Path) -> bool:
     """Whether the name ends like that of a file with rows, see `TABLES`."""
     return path.name.lower().endswith(TABLES)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the name ends like that of a Parquet file."""
+    return path.name.lower().endswith(".parquet")
 
 
 def parquet() -> Any:
@@ -44,8 +50,8 @@ def parquet() -> Any:
         import pyarrow.parquet
     except ModuleNotFoundError as error:
         raise MissingDataError(
-            f"Parquet files are read with pyarrow, and {error.name} is not installed. Run: pip install pyarrow; or "
-            f"convert the file to JSON lines."
+            f"Parquet files need pyarrow, and {error.name} is not installed. Run: pip install pyarrow; or convert the "
+            f"file to JSON lines."
         ) from error
     return pyarrow.parquet
 

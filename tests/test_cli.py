@@ -48,7 +48,21 @@ def get_init_inputs():
 RIGHT = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x + x + 1\n"
 WRONG = RIGHT.replace("+ 1", "+ 2")
 SLEEPY = "import time\ntime.sleep(30)\n" + RIGHT
-COMMANDS = ("eval", "tasks", "show", "audit", "roofline", "synth", "redteam", "validate", "doctor")
+COMMANDS = (
+    "eval",
+    "tasks",
+    "show",
+    "audit",
+    "roofline",
+    "synth",
+    "run",
+    "report",
+    "compare",
+    "export",
+    "redteam",
+    "validate",
+    "doctor",
+)
 
 
 @pytest.fixture

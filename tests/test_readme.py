@@ -1,6 +1,7 @@
 """Runs what the documentation shows: each python block, and each `kernelgym` command of the bash blocks.
 
 A python block that begins with a comment like ``# my_task.py`` is also a file of that name, for the blocks around it.
+A command that names files which earlier commands of its page wrote is run after these.
 """
 
 from __future__ import annotations
@@ -40,14 +41,30 @@ def numbered(language: str) -> list[object]:
     ]
 
 
-def commands() -> list[str]:
-    lines = [
-        line.partition("  #")[0].strip()
-        for page in PAGES
-        for text in blocks(page, "bash")
-        for line in text.splitlines()
-    ]
-    return [line for line in lines if line.startswith("kernelgym ")]
+def commands() -> list[tuple[str, list[str]]]:
+    """Each command, and those of its page that write what it names."""
+    found = []
+    for page in PAGES:
+        lines = [line.partition("  #")[0].strip() for text in blocks(page, "bash") for line in text.splitlines()]
+        lines = [line for line in lines if line.startswith("kernelgym ")]
+        found += [(line, needed(lines[:place], line)) for place, line in enumerate(lines)]
+    return found
+
+
+def needed(earlier: list[str], line: str) -> list[str]:
+    """Those of the earlier commands that write what a command names, and what these need."""
+    wanted, found = set(line.split()[2:]), []
+    for before in reversed(earlier):
+        if written(before) & wanted:
+            found.append(before)
+            wanted |= set(before.split()[2:])
+    return found[::-1]
+
+
+def written(line: str) -> set[str]:
+    """What a command writes that another one may take."""
+    _, command, *arguments = line.split()
+    return {"run": set(arguments[:1]), "export": set(arguments[2:3])}.get(command, set())
 
 
 @pytest.fixture
@@ -97,11 +114,12 @@ def test_python_blocks(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch)
         run([sys.executable, "-W", "error", "block.py"], folder)
 
 
-@pytest.mark.parametrize("command", commands())
-def test_commands(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, *arguments = shlex.split(command)
-    with what_it_fetches(command, monkeypatch):
-        assert run([sys.executable, "-m", "kernelgym_env.cli", *arguments], folder)
+@pytest.mark.parametrize(("command", "before"), [pytest.param(*each, id=each[0]) for each in commands()])
+def test_commands(command: str, before: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for line in [*before, command]:
+        with what_it_fetches(line, monkeypatch):
+            printed = run([sys.executable, "-m", "kernelgym_env.cli", *shlex.split(line)[1:]], folder)
+    assert printed or "--html" in command
 
 
 def test_make_targets_exist() -> None:

@@ -13,7 +13,21 @@ import traceback
 from collections.abc import Sequence
 
 from kernelgym_env._version import __version__
-from kernelgym_env.cli import audit, doctor, evaluate, redteam, roofline, show, synth, tasks, validate
+from kernelgym_env.cli import (
+    audit,
+    compare,
+    doctor,
+    evaluate,
+    export,
+    redteam,
+    report,
+    roofline,
+    run,
+    show,
+    synth,
+    tasks,
+    validate,
+)
 from kernelgym_env.cli.output import BROKEN_PIPE, FAULT, INTERRUPTED, USAGE
 from kernelgym_env.errors import KernelGymError, unknown_name
 
@@ -26,6 +40,10 @@ _COMMANDS = {
     "audit": audit,
     "roofline": roofline,
     "synth": synth,
+    "run": run,
+    "report": report,
+    "compare": compare,
+    "export": export,
     "redteam": redteam,
     "validate": validate,
     "doctor": doctor,

@@ -2,7 +2,7 @@
 
 - `OK`, `NEGATIVE`, `USAGE`, `FAULT`, `INTERRUPTED`, `BROKEN_PIPE` -- exit codes.
 - `console`, `errors` -- rich consoles on stdout and stderr.
-- `print_json` -- data for machines; `finite` -- what it prints.
+- `print_json` -- data for machines.
 - `waiting` -- a spinner with the elapsed time, on a terminal only.
 - `progress` -- a bar, or a line for each thing that is done.
 """
@@ -10,14 +10,15 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, Protocol
 
 from rich.console import Console
+
+from kernelgym_env.keeping import finite
 
 __all__ = [
     "BROKEN_PIPE",
@@ -28,7 +29,6 @@ __all__ = [
     "USAGE",
     "console",
     "errors",
-    "finite",
     "print_json",
     "progress",
     "waiting",
@@ -65,17 +65,6 @@ def print_json(data: Any) -> None:
     """Print data as one JSON document; numbers that JSON does not have (NaN, infinity) become null."""
     sys.stdout.write(json.dumps(finite(data), indent=2) + "\n")
     sys.stdout.flush()
-
-
-def finite(data: Any) -> Any:
-    """Plain data with null where it has a number that JSON does not have."""
-    if isinstance(data, float):
-        return data if math.isfinite(data) else None
-    if isinstance(data, Mapping):
-        return {str(key): finite(value) for key, value in data.items()}
-    if isinstance(data, (list, tuple)):
-        return [finite(value) for value in data]
-    return data
 
 
 @contextmanager
