@@ -40,6 +40,7 @@ _FEWEST_CHECKS, _MOST_DUE = 3, 4
 _CHECKING_SHARE, _SHARE_AT_FIRST = 0.25, 0.7
 _NEAR = 0.5
 _UNRESOLVED = 0.25
+_RUN_IN_CALLS, _RUN_IN_S = (1, 4, 45), 0.5
 _KEPT_SHARE, _KEPT_BYTES, _KEPT_LEAVES = 32, 2 << 30, 4096
 _PLACES = 4
 _MOVED_BYTES = 1 << 30
@@ -112,8 +113,21 @@ def prepare(judging: Judging, twin: Worker, contents: Contents, reference: Refer
         with _trusted():
             _ready(judging, twin, contents, reference, judging.protocol.deadlines.import_s)
             way.ready(judging, twin, trusted=True)
+            _run_in(judging, twin, contents, reference)
         judging.present(candidate, contents.case, reference)
         way.ready(judging, candidate, trusted=False)
+        _run_in(judging, candidate, contents, reference)
+
+
+def _run_in(judging: Judging, worker: Worker, contents: Contents, reference: Reference) -> None:
+    """Make some calls, so that both sides have made many: code, too, is slower at first."""
+    start = time.perf_counter()
+    for calls in (1,) * len(_RUN_IN_CALLS) if reference.mutates else _RUN_IN_CALLS:
+        if reference.mutates:  # what a call left behind may be no input
+            judging.present(worker, contents.case, reference)
+        judging.command(worker, {"op": "batch", "calls": calls, "wait": 0}, judging.protocol.deadlines.run_s)
+        if (time.perf_counter() - start) * max(_RUN_IN_CALLS) > _RUN_IN_S:
+            return
 
 
 def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Reference, rng: random.Random) -> float:
@@ -243,6 +257,7 @@ def measure_way(
             _ready(judging, worker, contents, reference, protocol.deadlines.import_s)
             # it compiles, or records, at its first call
             judging.command(worker, {"op": "batch", "calls": 1, "wait": 0}, protocol.deadlines.build_s)
+            _run_in(judging, worker, contents, reference)
             way.ready(judging, worker, trusted=True)
             with judging.quiet.alone(), worker.still(), twin.still():
                 most = way.most_calls(reference)
