@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.baselines import Baseline
@@ -57,28 +59,22 @@ class _Way:
         each: new inputs before each call instead of each block, written when the worker is ready to call.
         places: how many outputs are kept, so how many calls there may be at once.
         flush: what the judge overwrites before each call on a CPU, while everybody else stands still: nothing that a
-            candidate does meanwhile gets ahead of the clock.
+            candidate does meanwhile gets ahead of the clock. It is done by one thread, so that where code was warm in
+            the caches of other cores it stays so.
     """
 
     clock: str
     command: dict[str, Any]
     each: bool
     places: int
-    flush: torch.Tensor | None
+    flush: NDArray[np.uint8] | None
 
     @classmethod
     def of(cls, judging: Judging, reference: Reference) -> _Way:
         protocol, step = judging.protocol, reference.out_size
-        on_cpu = judging.device == "cpu"
-        command = {
-            "op": "time",
-            "out": reference.out_tree,
-            "step": step,
-            "flush": protocol.flush_mib << 20,
-            "warm": not on_cpu and not reference.mutates,
-        }
-        if on_cpu:
-            return cls("perf_counter", command, True, 1, torch.empty(protocol.flush_cpu_mib << 20, dtype=torch.uint8))
+        command = {"op": "time", "out": reference.out_tree, "step": step, "flush": protocol.flush_mib << 20}
+        if judging.device == "cpu":
+            return cls("perf_counter", command, True, 1, np.empty(protocol.flush_cpu_mib << 20, np.uint8))
         room = min(_KEPT_BYTES, torch.cuda.get_device_properties(judging.device).total_memory // _KEPT_SHARE)
         fit = min(room // max(1, step), _KEPT_LEAVES // max(1, len(leaves(reference.out_tree))))
         return cls("cuda_event", command, False, max(1, min(fit, protocol.max_block_calls)), None)
@@ -156,8 +152,8 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     way = _Way.of(judging, reference)
     inputs = _Inputs(judging, candidate, reference, contents, way, rng)
     moved = _Moved(rng, 0 if judging.device == "cpu" or reference.mutates else reference.out_size)
-    mine = Side(candidate, way.command, inputs.for_candidate, moved, late=way.each)
-    theirs = _Twin(twin, way.command, inputs.for_twin(twin), moved, late=way.each)
+    mine = Side(candidate, way.command, inputs.for_candidate, moved, late=way.each, warm=not reference.mutates)
+    theirs = _Twin(twin, way.command, inputs.for_twin(twin), moved, late=way.each, warm=not reference.mutates)
     start = time.perf_counter()
     # what stands still while inputs are written, caches emptied and the other side timed cannot work ahead
     with judging.quiet.alone(), candidate.still(), twin.still():
@@ -251,7 +247,10 @@ def measure_way(
     assert candidate is not None
     protocol, way = judging.protocol, _Way.of(judging, reference)
     inputs = _Inputs(judging, candidate, reference, contents, way, rng)
-    ours, theirs = (Side(one, way.command, inputs.for_twin(one), late=way.each) for one in (worker, twin))
+    ours, theirs = (
+        Side(one, way.command, inputs.for_twin(one), late=way.each, warm=not reference.mutates)
+        for one in (worker, twin)
+    )
     with candidate.still():
         try:
             _ready(judging, worker, contents, reference, protocol.deadlines.import_s)
@@ -417,7 +416,7 @@ class _Inputs:
     def _write(self, worker: Worker, case: Case) -> None:
         self.judging.present(worker, case, self.reference)
         if self.way.flush is not None:
-            self.way.flush.fill_(1)
+            self.way.flush.fill(1)
 
     def compare(self) -> None:
         """Compare the answers that are due.
