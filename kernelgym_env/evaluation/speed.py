@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.baselines import Baseline
@@ -40,6 +42,7 @@ _FEWEST_CHECKS, _MOST_DUE = 3, 4
 _CHECKING_SHARE, _SHARE_AT_FIRST = 0.25, 0.7
 _NEAR = 0.5
 _UNRESOLVED = 0.25
+_RUN_IN_CALLS, _RUN_IN_S = (1, 4, 45), 0.5
 _KEPT_SHARE, _KEPT_BYTES, _KEPT_LEAVES = 32, 2 << 30, 4096
 _PLACES = 4
 _MOVED_BYTES = 1 << 30
@@ -56,28 +59,22 @@ class _Way:
         each: new inputs before each call instead of each block, written when the worker is ready to call.
         places: how many outputs are kept, so how many calls there may be at once.
         flush: what the judge overwrites before each call on a CPU, while everybody else stands still: nothing that a
-            candidate does meanwhile gets ahead of the clock.
+            candidate does meanwhile gets ahead of the clock. It is done by one thread, so that where code was warm in
+            the caches of other cores it stays so.
     """
 
     clock: str
     command: dict[str, Any]
     each: bool
     places: int
-    flush: torch.Tensor | None
+    flush: NDArray[np.uint8] | None
 
     @classmethod
     def of(cls, judging: Judging, reference: Reference) -> _Way:
         protocol, step = judging.protocol, reference.out_size
-        on_cpu = judging.device == "cpu"
-        command = {
-            "op": "time",
-            "out": reference.out_tree,
-            "step": step,
-            "flush": protocol.flush_mib << 20,
-            "warm": not on_cpu and not reference.mutates,
-        }
-        if on_cpu:
-            return cls("perf_counter", command, True, 1, torch.empty(protocol.flush_cpu_mib << 20, dtype=torch.uint8))
+        command = {"op": "time", "out": reference.out_tree, "step": step, "flush": protocol.flush_mib << 20}
+        if judging.device == "cpu":
+            return cls("perf_counter", command, True, 1, np.empty(protocol.flush_cpu_mib << 20, np.uint8))
         room = min(_KEPT_BYTES, torch.cuda.get_device_properties(judging.device).total_memory // _KEPT_SHARE)
         fit = min(room // max(1, step), _KEPT_LEAVES // max(1, len(leaves(reference.out_tree))))
         return cls("cuda_event", command, False, max(1, min(fit, protocol.max_block_calls)), None)
@@ -112,8 +109,21 @@ def prepare(judging: Judging, twin: Worker, contents: Contents, reference: Refer
         with _trusted():
             _ready(judging, twin, contents, reference, judging.protocol.deadlines.import_s)
             way.ready(judging, twin, trusted=True)
+            _run_in(judging, twin, contents, reference)
         judging.present(candidate, contents.case, reference)
         way.ready(judging, candidate, trusted=False)
+        _run_in(judging, candidate, contents, reference)
+
+
+def _run_in(judging: Judging, worker: Worker, contents: Contents, reference: Reference) -> None:
+    """Make some calls, so that both sides have made many: code, too, is slower at first."""
+    start = time.perf_counter()
+    for calls in (1,) * len(_RUN_IN_CALLS) if reference.mutates else _RUN_IN_CALLS:
+        if reference.mutates:  # what a call left behind may be no input
+            judging.present(worker, contents.case, reference)
+        judging.command(worker, {"op": "batch", "calls": calls, "wait": 0}, judging.protocol.deadlines.run_s)
+        if (time.perf_counter() - start) * max(_RUN_IN_CALLS) > _RUN_IN_S:
+            return
 
 
 def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Reference, rng: random.Random) -> float:
@@ -142,8 +152,8 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     way = _Way.of(judging, reference)
     inputs = _Inputs(judging, candidate, reference, contents, way, rng)
     moved = _Moved(rng, 0 if judging.device == "cpu" or reference.mutates else reference.out_size)
-    mine = Side(candidate, way.command, inputs.for_candidate, moved, late=way.each)
-    theirs = _Twin(twin, way.command, inputs.for_twin(twin), moved, late=way.each)
+    mine = Side(candidate, way.command, inputs.for_candidate, moved, late=way.each, warm=not reference.mutates)
+    theirs = _Twin(twin, way.command, inputs.for_twin(twin), moved, late=way.each, warm=not reference.mutates)
     start = time.perf_counter()
     # what stands still while inputs are written, caches emptied and the other side timed cannot work ahead
     with judging.quiet.alone(), candidate.still(), twin.still():
@@ -237,12 +247,16 @@ def measure_way(
     assert candidate is not None
     protocol, way = judging.protocol, _Way.of(judging, reference)
     inputs = _Inputs(judging, candidate, reference, contents, way, rng)
-    ours, theirs = (Side(one, way.command, inputs.for_twin(one), late=way.each) for one in (worker, twin))
+    ours, theirs = (
+        Side(one, way.command, inputs.for_twin(one), late=way.each, warm=not reference.mutates)
+        for one in (worker, twin)
+    )
     with candidate.still():
         try:
             _ready(judging, worker, contents, reference, protocol.deadlines.import_s)
             # it compiles, or records, at its first call
             judging.command(worker, {"op": "batch", "calls": 1, "wait": 0}, protocol.deadlines.build_s)
+            _run_in(judging, worker, contents, reference)
             way.ready(judging, worker, trusted=True)
             with judging.quiet.alone(), worker.still(), twin.still():
                 most = way.most_calls(reference)
@@ -402,7 +416,7 @@ class _Inputs:
     def _write(self, worker: Worker, case: Case) -> None:
         self.judging.present(worker, case, self.reference)
         if self.way.flush is not None:
-            self.way.flush.fill_(1)
+            self.way.flush.fill(1)
 
     def compare(self) -> None:
         """Compare the answers that are due.
