@@ -11,6 +11,7 @@ keeps a position or a random state, and nothing waits for an evaluation but `Rul
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
@@ -115,7 +116,11 @@ class Rules:
         feedback: str = "error",
         render_mode: str | None = None,
         level_mix: Mapping[int | str, float] | None = None,
+        **unknown: object,
     ) -> None:
+        for name in unknown:  # the error of Python's own names a class that nobody has to know
+            known = list(inspect.signature(Rules.__init__).parameters)[1:-1]
+            raise unknown_name("option", name, known)
         if isinstance(turns, bool) or not isinstance(turns, (int, np.integer)) or not 1 <= turns <= MAX_TURNS:
             raise InvalidOptionError(f"turns must be a whole number from 1 to {MAX_TURNS}, got {turns!r}.")
         if render_mode is not None and render_mode not in rendering.MODES:

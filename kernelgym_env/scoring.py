@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from kernelgym_env import pools
+from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.result import Evaluation
 from kernelgym_env.evaluation.submission import Submission
@@ -82,6 +83,8 @@ def _score(
     library_ops: str | None,
     previous_best: float | None,
 ) -> Evaluation:
+    if not isinstance(source, str):
+        raise InvalidOptionError(f"source is the text of a submission, got {type(source).__name__}: {source!r:.80}.")
     given = load_task(task) if isinstance(task, str) else task
     if pool == "local":
         check_requirements(given)

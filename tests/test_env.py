@@ -604,3 +604,8 @@ def test_info_has_the_share_of_the_roofline():
     times = info["evaluation"]["times"]
     assert info["roofline_fraction"] == times["floor"]["median_us"] / times["candidate"]["median_us"]
     assert 0 < info["roofline_fraction"] < 1
+
+
+def test_a_mistyped_option_is_named() -> None:
+    with pytest.raises(UnknownNameError, match=r"Unknown option 'tunrs'. Did you mean 'turns'\?"):
+        gym.make("KernelGym/Fake-v0", tunrs=3)

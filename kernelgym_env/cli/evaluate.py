@@ -179,7 +179,8 @@ def _why_wide(evaluation: Evaluation) -> str:
     """What to do about an interval that says little."""
     fewer = ", or with fewer threads: --threads 1" if evaluation.device == "cpu" else ""
     return (
-        f"The interval is wide: other programs may be using the device. Try again when they are done{fewer} "
+        "The interval is wide: other programs may be using the device. Where it reaches further than half of the "
+        f"speedup to each side, its lower end counts. Try again when they are done{fewer} "
         "(more in docs/faq.md)."
     )
 

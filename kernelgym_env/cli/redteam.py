@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the cases and print."""
     from kernelgym_env.redteam.arena import Arena
-    from kernelgym_env.redteam.report import confusion, failed
+    from kernelgym_env.redteam.report import FEW, confusion, each, failed
 
     if arguments.scale < 0:
         raise InvalidOptionError(f"--scale must be 0 (the device's default) or more, got {arguments.scale}.")
@@ -72,6 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json([record.to_dict() for record in records])
     else:
+        if len(records) <= FEW:
+            console().print(each(records))
         console().print(confusion(records))
         if table := failed(records):
             console().print(table)

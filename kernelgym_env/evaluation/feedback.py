@@ -109,9 +109,10 @@ def _speedup(evaluation: Evaluation) -> str:
         return ""
     if math.isnan(evaluation.speedup):
         return " Its speed was not measured."
+    unsure = ", too wide: its lower end counts" if evaluation.provenance.get("unresolved") else ""
     return (
         f" Speedup over eager {evaluation.speedup:.2f}x "
-        f"(95% interval {evaluation.speedup_low:.2f} to {evaluation.speedup_high:.2f})."
+        f"(95% interval {evaluation.speedup_low:.2f} to {evaluation.speedup_high:.2f}{unsure})."
     )
 
 

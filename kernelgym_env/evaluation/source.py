@@ -103,18 +103,29 @@ def _defines(tree: ast.Module, name: str) -> bool:
 def detect_backend(source: str) -> str:
     """Read the kernel language off a source: ``triton``, ``cupy``, ``cuda``, ``cpp`` or ``torch``.
 
-    >>> detect_backend("import triton.language as tl")
-    'triton'
+    >>> detect_backend("import torch, triton.language as tl"), detect_backend("# from triton to C++\\nimport ctypes")
+    ('triton', 'cpp')
     """
-    if re.search(r"^\s*(import|from)\s+triton\b", source, re.MULTILINE):
-        return "triton"
-    if re.search(r"^\s*(import|from)\s+cupy\b", source, re.MULTILINE):
-        return "cupy"
+    imported = _imported(source)
+    for name in ("triton", "cupy"):
+        if name in imported:
+            return name
     if "__global__" in source or "cuda_sources" in source or re.search(r"\.cu\b", source):
         return "cuda"
     if _NATIVE.search(source) or "ctypes" in source:
         return "cpp"
     return "torch"
+
+
+def _imported(source: str) -> set[str]:
+    """Packages that a source imports anywhere; of one that is no Python, those that its lines seem to."""
+    try:
+        nodes = list(ast.walk(parse(source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set(re.findall(r"^\s*(?:import|from)\s+(\w+)", source, re.MULTILINE))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.partition(".")[0] for name in names}
 
 
 def may_compile(source: str) -> bool:

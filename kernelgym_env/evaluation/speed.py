@@ -17,9 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.baselines import Baseline
@@ -41,7 +39,7 @@ __all__ = ["measure_way", "prepare", "resolved", "time_both"]
 _FEWEST_CHECKS, _MOST_DUE = 3, 4
 _CHECKING_SHARE, _SHARE_AT_FIRST = 0.25, 0.7
 _NEAR = 0.5
-_UNRESOLVED = 0.25
+_UNRESOLVED = 0.5
 _RUN_IN_CALLS, _RUN_IN_S = (1, 4, 45), 0.5
 _KEPT_SHARE, _KEPT_BYTES, _KEPT_LEAVES = 32, 2 << 30, 4096
 _PLACES = 4
@@ -59,22 +57,21 @@ class _Way:
         each: new inputs before each call instead of each block, written when the worker is ready to call.
         places: how many outputs are kept, so how many calls there may be at once.
         flush: what the judge overwrites before each call on a CPU, while everybody else stands still: nothing that a
-            candidate does meanwhile gets ahead of the clock. It is done by one thread, so that where code was warm in
-            the caches of other cores it stays so.
+            candidate does meanwhile gets ahead of the clock.
     """
 
     clock: str
     command: dict[str, Any]
     each: bool
     places: int
-    flush: NDArray[np.uint8] | None
+    flush: torch.Tensor | None
 
     @classmethod
     def of(cls, judging: Judging, reference: Reference) -> _Way:
         protocol, step = judging.protocol, reference.out_size
         command = {"op": "time", "out": reference.out_tree, "step": step, "flush": protocol.flush_mib << 20}
         if judging.device == "cpu":
-            return cls("perf_counter", command, True, 1, np.empty(protocol.flush_cpu_mib << 20, np.uint8))
+            return cls("perf_counter", command, True, 1, torch.empty(protocol.flush_cpu_mib << 20, dtype=torch.uint8))
         room = min(_KEPT_BYTES, torch.cuda.get_device_properties(judging.device).total_memory // _KEPT_SHARE)
         fit = min(room // max(1, step), _KEPT_LEAVES // max(1, len(leaves(reference.out_tree))))
         return cls("cuda_event", command, False, max(1, min(fit, protocol.max_block_calls)), None)
@@ -416,7 +413,7 @@ class _Inputs:
     def _write(self, worker: Worker, case: Case) -> None:
         self.judging.present(worker, case, self.reference)
         if self.way.flush is not None:
-            self.way.flush.fill(1)
+            self.way.flush.fill_(1)
 
     def compare(self) -> None:
         """Compare the answers that are due.

@@ -1,6 +1,7 @@
 """The red team's result for people: who was credited, and what went wrong.
 
 - `confusion` -- expectation against outcome, as a table.
+- `each` -- every case with what the judge told of it.
 - `failed` -- the cases in which the judge fell short, and why.
 """
 
@@ -13,10 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelgym_env.evaluation.result import Status
+from kernelgym_env.limits import clip
 from kernelgym_env.redteam.arena import Record
 from kernelgym_env.redteam.cases import EXPECTS
 
-__all__ = ["confusion", "failed"]
+__all__ = ["FEW", "confusion", "each", "failed"]
+
+FEW = 12
+"""Cases up to which each is shown."""
+
+_SAID_CHARS = 200
 
 
 def confusion(records: Sequence[Record]) -> Table:
@@ -64,6 +71,18 @@ def failed(records: Sequence[Record]) -> Table | None:
             "; ".join(record.failures),
             record.case.why,
         )
+    return table
+
+
+def each(records: Sequence[Record]) -> Table:
+    """Every case with what the judge told of it."""
+    table = Table(title="case by case", title_justify="left")
+    for title in ("case", "expect", "judged", "what the judge says"):
+        table.add_column(title, overflow="fold")
+    for record in records:
+        outcome = record.outcome
+        said = outcome.feedback.strip().partition("\n")[0]
+        table.add_row(record.case.name, record.case.expect, outcome.status.value, Text(clip(said, _SAID_CHARS)))
     return table
 
 

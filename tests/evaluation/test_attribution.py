@@ -14,7 +14,7 @@ import pytest
 
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.attribution import Sampler, Shares, owner, supported
-from kernelgym_env.evaluation.ownership import foreign_code
+from kernelgym_env.evaluation.ownership import added_code, foreign_code
 
 SYSTEM = ("/usr/", "/env/lib/python3/site-packages/")
 
@@ -150,3 +150,11 @@ def test_what_is_below_a_process_stands_still_for_a_while(busy):
     while ticks() == before and time.monotonic() < end:
         time.sleep(0.02)
     assert ticks() > before
+
+
+def test_operators_that_are_only_used_where_nobody_watches():
+    watched, plain = shares(own=90), shares(own=5, libtorch_cpu=90)
+    assert added_code(watched, 10, plain, 10) == ["libtorch_cpu.so"]
+    assert added_code(plain, 10, plain, 10) == []  # it was told then
+    assert added_code(watched, 10, watched, 10) == []
+    assert added_code(watched, 0, plain, 0) == []

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from programs import QUICK, task
 
-from kernelgym_env.evaluation.outside import overstated
+from kernelgym_env.evaluation.outside import hidden_us, overstated
 from kernelgym_env.evaluation.protocols import Deadlines
 from kernelgym_env.evaluation.result import Status
+from kernelgym_env.evaluation.speed import resolved
 from kernelgym_env.evaluation.submission import Submission
 
 SLOW = task("        return args[0].sin().cos().sin().cos() * self.w", "[torch.randn(2048, 256)]",
@@ -73,3 +78,34 @@ def test_a_reference_that_fails_where_it_is_timed_is_not_booked_on_the_submissio
     evaluation = local_pool.submit(Submission(twin, source, device="cpu", protocol=short)).result(timeout=120)
     assert evaluation.status is status
     assert said in evaluation.feedback + evaluation.fault
+
+
+TIMES = st.lists(st.floats(0, 1e6), min_size=1, max_size=40)
+
+
+@given(TIMES, st.booleans())
+def test_like_sides_hide_nothing(times, on_cpu):
+    assert hidden_us(times, times, on_cpu=on_cpu) == 0.0
+
+
+@given(TIMES, TIMES, st.floats(0, 1e6), st.booleans())
+def test_more_time_beyond_the_reported_is_never_less_hidden(candidate, twin, more, on_cpu):
+    before = hidden_us(candidate, twin, on_cpu=on_cpu)
+    assert before <= hidden_us([value + more for value in candidate], twin, on_cpu=on_cpu) <= before + more + 1e-6
+
+
+def test_what_is_hidden_in_each_call_shows_on_a_busy_machine():
+    rng = random.Random(0)
+    busy = [[400 + rng.choice((0, 0, 3000)) * rng.random() for _ in range(60)] for _ in range(2)]
+    assert hidden_us(*busy, on_cpu=True) == 0.0
+    assert hidden_us([value + 1500 for value in busy[0]], busy[1], on_cpu=True) > 1000
+
+
+@pytest.mark.parametrize("figures", [(2.0, 1.2, 2.6), (1.0, 1.0, 1.0)])
+def test_a_speedup_that_is_resolved_stays(figures):
+    assert resolved(*figures) == (figures[0], False)
+
+
+@pytest.mark.parametrize("figures", [(8.0, 0.5, 9.0), (1.0, 0.4, 1.5)])
+def test_a_speedup_that_is_not_resolved_counts_at_its_lower_end(figures):
+    assert resolved(*figures) == (figures[1], True)
