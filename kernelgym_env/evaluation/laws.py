@@ -47,6 +47,7 @@ _UP = ((16.0, 32.0), (4.0, 6.0), (2.0, 3.0))
 _DOWN = ((1 / 8, 1 / 6), (1 / 3, 1 / 2))  # not less: what is right to rounding at one must stay so, as log(1 + x * x)
 _SHIFT = ((2.5, 4.0), (1.0, 1.5))  # in standard deviations; a variance as the difference of two sums survives it
 _TAIL = ((64.0, 256.0), (8.0, 16.0), (3.0, 4.0))
+_OUTLIER = ((128.0, 160.0), (10.0, 12.0), (3.0, 4.0))
 _POWER = ((4.0, 6.0), (2.0, 3.0), (1.5, 2.0))
 _SPREAD = (6.0, 2.0)
 
@@ -55,7 +56,7 @@ LEVELS = {
     "scaled_down": len(_DOWN),
     "shifted": len(_SHIFT),
     "heavy_tailed": len(_TAIL),
-    "outlier": len(_TAIL),
+    "outlier": len(_OUTLIER),
     "uneven": len(_SPREAD),
     "permuted": 1,
 }
@@ -206,7 +207,7 @@ def _heavy_tailed(values: torch.Tensor, traits: _Traits, draw: _Draw) -> torch.T
 def _outlier(values: torch.Tensor, traits: _Traits, draw: _Draw) -> torch.Tensor | None:
     if traits.unit or traits.ordered or traits.symmetric:
         return None
-    generator, low, high = draw.generator(values.device), *_TAIL[draw.level]
+    generator, low, high = draw.generator(values.device), *_OUTLIER[draw.level]
     flat = values.flatten()
     places = torch.randint(flat.numel(), (_LOOKED_AT,), generator=generator, device=values.device)
     places = places[flat[places] != 0]
