@@ -143,20 +143,31 @@ class Halt:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._held: set[int] = set()
+        self._held: list[int] = []
 
     def hold(self) -> None:
-        """Stop all of them, also what is started meanwhile by one not yet held."""
-        while new := set(below(self._pid)) - self._held:
-            self._held |= new
+        """Stop all of them, nearest first, also what is started meanwhile by one not yet held."""
+        while new := [process for process in below(self._pid) if process not in self._held]:
+            self._held += new
             for process in new:
                 _signal(process, signal.SIGSTOP)
 
-    def release(self) -> None:
-        """Let all of them go on."""
-        held, self._held = self._held, set()
-        for process in held:
+    def release(self) -> float:
+        """Let all of them go on, nearest last.
+
+        Returns:
+            `time.perf_counter` just before the nearest ones could go on: with many processes the others take a while.
+        """
+        held, self._held = self._held, []
+        for process in reversed(held[_NEAREST:]):
             _signal(process, signal.SIGCONT)
+        start = time.perf_counter()
+        for process in reversed(held[:_NEAREST]):
+            _signal(process, signal.SIGCONT)
+        return start
+
+
+_NEAREST = 2  # the process that answers, and what may stand above it
 
 
 def _signal(process: int, number: int) -> None:

@@ -404,9 +404,7 @@ class Worker:
         return self._answer(seconds)
 
     def _answer(self, seconds: float) -> dict[str, Any]:
-        start = time.perf_counter()
-        if self._halt is not None:
-            self._halt.release()
+        start = time.perf_counter() if self._halt is None else self._halt.release()
         try:
             answer = self.wait(seconds)
             self.answered_in_s = time.perf_counter() - start
