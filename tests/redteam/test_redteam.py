@@ -73,7 +73,7 @@ def test_case(arena: Arena, case: RedTeamCase) -> None:
 
 
 AIMED_HERE = {"A26", "B41", "D30", "D32", "D34", "E20", "E21"}
-"""Attacks on this judge's own commands and messages, and values in letters, which the naive evaluator has no use for."""
+"""Attacks on this judge's own commands and messages, values in letters, and one that is wrong for anybody."""
 
 
 @pytest.mark.slow
