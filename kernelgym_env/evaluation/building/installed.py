@@ -1,0 +1,79 @@
+"""Compilers, headers and processor of this machine, and what tells them from others.
+
+- `compilers`, `include`, `folders` -- what torch uses.
+- `identity`, `torch_identity`, `cpu` -- what goes into the keys of objects.
+- `is_gcc` -- whether a compiler is GCC's, and so has its precompiled headers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sysconfig
+from functools import lru_cache
+from pathlib import Path
+
+__all__ = ["compilers", "cpu", "folders", "identity", "include", "is_gcc", "torch_identity"]
+
+
+@lru_cache(maxsize=1)
+def compilers() -> dict[str, str]:
+    """The C++ compiler, ``cxx``, and ``nvcc``, ``""`` where there is none: as torch calls them."""
+    from torch.utils import cpp_extension
+
+    nvcc = os.path.join(cpp_extension.CUDA_HOME, "bin", "nvcc") if cpp_extension.CUDA_HOME else ""
+    return {"cxx": cpp_extension.get_cxx_compiler(), "nvcc": os.environ.get("PYTORCH_NVCC", nvcc)}
+
+
+@lru_cache(maxsize=1)
+def include() -> Path:
+    """Torch's folder of headers."""
+    import torch
+
+    return Path(torch.__file__).parent / "include"
+
+
+@lru_cache(maxsize=1)
+def folders() -> frozenset[str]:
+    """Folders of headers that torch names itself."""
+    from torch.utils import cpp_extension
+
+    found = set(cpp_extension.include_paths("cpu"))
+    if cpp_extension.CUDA_HOME:
+        found |= set(cpp_extension.include_paths("cuda"))
+    return frozenset(found | {sysconfig.get_path("include", scheme="posix_prefix")})
+
+
+@lru_cache(maxsize=4)
+def identity(compiler: str) -> list[str]:
+    """What changes when a compiler is another one."""
+    path = shutil.which(compiler.split()[0]) or compiler
+    real = os.path.realpath(path)
+    said = subprocess.run([*compiler.split(), "--version"], capture_output=True, text=True).stdout
+    facts = os.stat(real)
+    return [compiler, real, said, str(facts.st_size), str(facts.st_mtime_ns)]
+
+
+def is_gcc(compiler: str) -> bool:
+    """Whether it is GCC's C++ compiler."""
+    return "Free Software Foundation" in identity(compiler)[2]
+
+
+@lru_cache(maxsize=1)
+def torch_identity() -> list[str]:
+    """What changes when torch is another one."""
+    import torch
+
+    facts = os.stat(torch.version.__file__)
+    return [torch.__version__, str(torch.version.git_version), str(include()), str(facts.st_mtime_ns)]
+
+
+@lru_cache(maxsize=1)
+def cpu() -> str:
+    """What ``-march=native`` looks at."""
+    text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    told = ("flags", "model name", "Features", "CPU part")
+    lines = sorted({line for line in text.splitlines() if line.startswith(told)})
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
