@@ -24,10 +24,20 @@ from typing import Any
 __all__ = ["Client"]
 
 # what changes a compiler's work from outside its command line
-_OUTSIDE = (
-    "CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH GCC_EXEC_PREFIX COMPILER_PATH LIBRARY_PATH NVCC_PREPEND_FLAGS "
-    "NVCC_APPEND_FLAGS NVCC_CCBIN CCACHE_DIR GCC_COMPARE_DEBUG SOURCE_DATE_EPOCH"
-).split()
+_OUTSIDE = [
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "GCC_EXEC_PREFIX",
+    "COMPILER_PATH",
+    "LIBRARY_PATH",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "NVCC_CCBIN",
+    "CCACHE_DIR",
+    "GCC_COMPARE_DEBUG",
+    "SOURCE_DATE_EPOCH",
+]
 _VARIABLE = re.compile(r"^(\w+) = ?(.*)$", re.MULTILINE)
 _BUILD = re.compile(r"^build (\S+): (\w+) (.+)$", re.MULTILINE)
 _RULE = re.compile(r"^rule (\w+)\n((?:  .*\n)+)", re.MULTILINE)

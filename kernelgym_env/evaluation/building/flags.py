@@ -1,6 +1,7 @@
 """The compiler flags that the judge takes from a submission: those that name no file and start no program.
 
 - `known` -- whether all of them are of that kind.
+- `folders_in` -- the folders that they name.
 - `profile` -- those on which a precompiled header depends, where one pays.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-__all__ = ["known", "profile"]
+__all__ = ["folders_in", "known", "profile"]
 
 _MACRO = re.compile(r"-[DU]\w+(=[\w.\"' +:/,*()<>-]*)?")
 _PLAIN = re.compile(
@@ -116,12 +117,21 @@ def profile(flags: Sequence[str]) -> list[str] | None:
         flag = rest.pop(0)
         if flag in ("-I", "-isystem"):
             rest = rest[1:]
-        elif flag.startswith("-std="):
-            kept.append(flag)
-        elif not _WITHOUT_EFFECT.fullmatch(flag):
+        elif flag.startswith("-std=") or not _WITHOUT_EFFECT.fullmatch(flag):
             kept.append(flag)
     standards = [flag for flag in kept if flag.startswith("-std=")]
     others = [flag for flag in kept if not flag.startswith("-std=")]
     if len(standards) != 1 or not _WITHOUT_EFFECT.fullmatch(standards[0]) or frozenset(others) not in _PROFILES:
         return None
     return standards + sorted(set(others), key=others.index)
+
+
+def folders_in(flags: Sequence[str]) -> list[str]:
+    """Folders of headers that are named by ``-isystem``; with ``-I`` there is no saying which come first.
+
+    >>> folders_in(["-isystem", "/a", "-O3", "-isystem", "/b"]), folders_in(["-I", "/a"])
+    (['/a', '/b'], ['-I'])
+    """
+    if any(flag.startswith("-I") or (flag.startswith("-isystem") and flag != "-isystem") for flag in flags):
+        return ["-I"]
+    return [after for flag, after in zip(flags, flags[1:], strict=False) if flag == "-isystem"]

@@ -1,10 +1,10 @@
 """Slim headers: what kernels use of ``torch/extension.h`` and ``torch/types.h``, made from the installed headers.
 
 Almost all of a stock build is spent on headers that a kernel's source does not need: torch's modules, its JIT, and what
-the declarations of operators include on the way. A folder with a few headers of the same names goes before torch's. They
-declare a part of what the originals declare: each includes originals, or is the installed text with fewer includes. So a
-source that compiles with them means what it means with the originals, and one that needs more does not compile; it is
-then compiled as stock does.
+the declarations of operators include on the way. A folder with a few headers of the same names goes before torch's.
+They declare a part of what the originals declare: each includes originals, or is the installed text with fewer
+includes. So a source that compiles with them means what it means with the originals, and one that needs more does not
+compile; it is then compiled as stock does.
 
 - `slim_headers` -- their texts by path, for one source or for a precompiled header.
 - `needs_full` -- whether a source names something that they are known to lack.
@@ -39,14 +39,75 @@ _FULL = re.compile(
 
 # what the originals bring along of the standard library, and sources therefore use without asking for it
 _STANDARD = tuple(
-    """
-    algorithm array atomic bitset cassert cctype cerrno cfloat chrono climits cmath complex condition_variable cstddef
-    cstdint cstdio cstdlib cstring deque exception fstream functional initializer_list iomanip iostream iterator limits
-    list map memory mutex numeric optional ostream queue random ratio set sstream stdexcept string string_view thread
-    tuple type_traits typeinfo unordered_map unordered_set utility variant vector
-    """.split()
+    [
+        "algorithm",
+        "array",
+        "atomic",
+        "bitset",
+        "cassert",
+        "cctype",
+        "cerrno",
+        "cfloat",
+        "chrono",
+        "climits",
+        "cmath",
+        "complex",
+        "condition_variable",
+        "cstddef",
+        "cstdint",
+        "cstdio",
+        "cstdlib",
+        "cstring",
+        "deque",
+        "exception",
+        "fstream",
+        "functional",
+        "initializer_list",
+        "iomanip",
+        "iostream",
+        "iterator",
+        "limits",
+        "list",
+        "map",
+        "memory",
+        "mutex",
+        "numeric",
+        "optional",
+        "ostream",
+        "queue",
+        "random",
+        "ratio",
+        "set",
+        "sstream",
+        "stdexcept",
+        "string",
+        "string_view",
+        "thread",
+        "tuple",
+        "type_traits",
+        "typeinfo",
+        "unordered_map",
+        "unordered_set",
+        "utility",
+        "variant",
+        "vector",
+    ]
 )
-_ALWAYS = frozenset("algorithm cassert cmath cstdint cstring limits numeric optional stdexcept string tuple".split())
+_ALWAYS = frozenset(
+    [
+        "algorithm",
+        "cassert",
+        "cmath",
+        "cstdint",
+        "cstring",
+        "limits",
+        "numeric",
+        "optional",
+        "stdexcept",
+        "string",
+        "tuple",
+    ]
+)
 _BY_WORD = {
     "climits": {"INT_MAX", "INT_MIN", "LONG_MAX", "LLONG_MAX", "UINT_MAX"},
     "cfloat": {"FLT_MAX", "FLT_MIN", "FLT_EPSILON", "DBL_MAX", "DBL_EPSILON"},

@@ -1,6 +1,6 @@
 """Compilers, headers and processor of this machine, and what tells them from others.
 
-- `compilers`, `include`, `folders` -- what torch uses.
+- `compilers`, `include`, `folders`, `orders` -- what torch uses.
 - `identity`, `torch_identity`, `cpu` -- what goes into the keys of objects.
 - `is_gcc` -- whether a compiler is GCC's, and so has its precompiled headers.
 """
@@ -15,7 +15,7 @@ import sysconfig
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["compilers", "cpu", "folders", "identity", "include", "is_gcc", "torch_identity"]
+__all__ = ["compilers", "cpu", "folders", "identity", "include", "is_gcc", "orders", "torch_identity"]
 
 
 @lru_cache(maxsize=1)
@@ -36,14 +36,18 @@ def include() -> Path:
 
 
 @lru_cache(maxsize=1)
-def folders() -> frozenset[str]:
-    """Folders of headers that torch names itself."""
+def orders() -> list[list[str]]:
+    """Folders of headers as torch names them, in its order: for C++ alone, and with CUDA where there is some."""
     from torch.utils import cpp_extension
 
-    found = set(cpp_extension.include_paths("cpu"))
-    if cpp_extension.CUDA_HOME:
-        found |= set(cpp_extension.include_paths("cuda"))
-    return frozenset(found | {sysconfig.get_path("include", scheme="posix_prefix")})
+    kinds = ["cpu", "cuda"] if cpp_extension.CUDA_HOME else ["cpu"]
+    python = sysconfig.get_path("include", scheme="posix_prefix")
+    return [[*cpp_extension.include_paths(kind), python] for kind in kinds]
+
+
+def folders() -> frozenset[str]:
+    """All of them."""
+    return frozenset(folder for order in orders() for folder in order)
 
 
 @lru_cache(maxsize=4)

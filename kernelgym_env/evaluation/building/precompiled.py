@@ -30,7 +30,10 @@ __all__ = ["Precompiled"]
 
 _log = logging.getLogger(__name__)
 _HEADER = "torch/extension.h"
+_MACRO = "-DTORCH_API_INCLUDE_EXTENSION_H"
+_LEVELS = {"-O2", "-O3"}  # those of the full headers are twice as large, and used when something fails
 _MAKE_S = 300.0
+_MOST = 24
 _ROOM_BYTES = 4 << 30
 _OUT = "header.gch"
 
@@ -62,26 +65,29 @@ class Precompiled:
             compiler: the C++ compiler, which must be GCC's.
         """
         wanted = known_flags.profile(flags)
-        if wanted is None or not installed.is_gcc(compiler):
+        folders = known_flags.folders_in(flags)
+        if wanted is None or folders not in installed.orders() or not installed.is_gcc(compiler):
             return None
-        memo = " ".join([kind, compiler, *wanted])
+        if kind == "full" and not set(wanted[1:]) <= _LEVELS:
+            return None
+        memo = " ".join([kind, compiler, *wanted, *folders])
         with self._lock:
             if memo not in self._known:
                 start = time.perf_counter()
                 try:
-                    self._known[memo] = self._made(kind, wanted, list(flags), compiler)
+                    self._known[memo] = self._made(kind, wanted, folders, compiler)
                 except (OSError, WorkerEnded, ZygoteError, SandboxError) as error:
                     _log.warning("no precompiled header for %s: %s", wanted, error)
                     self._known[memo] = None
                 self.spent_s += time.perf_counter() - start
             return self._known[memo]
 
-    def _made(self, kind: str, wanted: list[str], flags: list[str], compiler: str) -> Path | None:
+    def _made(self, kind: str, wanted: list[str], folders: list[str], compiler: str) -> Path:
         if kind == "slim":
             texts = headers.slim_headers(installed.include(), None)
         else:
             texts = {_HEADER: (installed.include() / _HEADER).read_text(encoding="utf-8")}
-        flags = [flag for flag in flags if not flag.startswith("-DTORCH_EXTENSION_NAME=")]
+        flags = [_MACRO, *(part for folder in folders for part in ("-isystem", folder)), "-fPIC", *wanted]
         key = digest(
             {
                 "headers": texts,
@@ -100,15 +106,15 @@ class Precompiled:
             fcntl.flock(lock, fcntl.LOCK_EX)  # another judge may be making it
             if done.exists():
                 return folder
-            if shutil.disk_usage(self.folder).free < _ROOM_BYTES:
+            if len(list(self.folder.glob("*.lock"))) > _MOST or shutil.disk_usage(self.folder).free < _ROOM_BYTES:
                 raise OSError("there is no room for it")
             for name, text in texts.items():
                 path = folder / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
-            self._make(folder, done, [*compiler.split(), "-I", str(folder), *flags])
             for path in [folder, *folder.rglob("*")]:
                 path.chmod(0o755 if path.is_dir() else 0o644)
+            self._make(folder, done, [*compiler.split(), "-I", str(folder), *flags])
         return folder
 
     def _make(self, folder: Path, done: Path, command: list[str]) -> None:
@@ -126,5 +132,6 @@ class Precompiled:
             source = os.open(worker.folder / _OUT, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             with open(source, "rb") as made, replacing(done) as new, open(new, "wb") as copy:
                 shutil.copyfileobj(made, copy, 1 << 22)
+                new.chmod(0o644)
         finally:
             worker.close()

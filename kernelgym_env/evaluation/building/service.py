@@ -146,7 +146,7 @@ class Builder:
         if not isinstance(told, list) or len(told) > 256 or not all(isinstance(flag, str) for flag in told):
             raise _Declined("flags in no known form")
         made = _Unit(str(kind), name, text, tuple(told))
-        if compiler != self._compiler(made):
+        if not compiler or compiler != self._compiler(made):
             raise _Declined("another compiler")
         ccbin = os.environ.get("CC", "")
         if not flags.known(told, installed.folders(), ccbin=ccbin, nvcc=kind == "nvcc"):
