@@ -77,7 +77,7 @@ def result(name: str, row: Mapping[str, Any], evaluation: Evaluation) -> dict[st
         "eager_us": evaluation.times["eager"].median_us,
         "floor_us": evaluation.times["floor"].median_us,
         "retest": evaluation.provenance.get("retest", {}),
-        "feedback": evaluation.feedback[:300],
+        "feedback": evaluation.feedback[:800],
         "fault": evaluation.fault[:300],
         "stages_s": data["stages_s"],
         "group": group(name),
