@@ -6,6 +6,7 @@ the memory. The twin's results are never written where the candidate could read 
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import statistics
@@ -30,7 +31,7 @@ from kernelgym_env.evaluation.measure import Given, Side, measure
 from kernelgym_env.evaluation.neighbours import compare, look
 from kernelgym_env.evaluation.outside import DISAGREE, hidden_us, outside_us, overstated
 from kernelgym_env.evaluation.reference import Case, Reference, TaskError
-from kernelgym_env.evaluation.statistics import timing
+from kernelgym_env.evaluation.statistics import rerun_interval, timing
 from kernelgym_env.evaluation.timing_rules import reported, timing_rule
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded, judges
 
@@ -42,8 +43,11 @@ _NEAR = 0.5
 _UNRESOLVED = 0.5
 _RUN_IN_CALLS, _RUN_IN_S = (1, 4, 45), 0.5
 _KEPT_SHARE, _KEPT_BYTES, _KEPT_LEAVES = 32, 2 << 30, 4096
-_PLACES = 4
-_MOVED_BYTES = 1 << 30
+_PLACES = 16
+_MOVED_BYTES, _HELD_BYTES = 1 << 30, 4 << 30
+_RUN_TO_RUN = {"cuda_event": (0.004, 0.12), "perf_counter": (0.02, 2.0)}
+"""Standard deviation of a ratio between processes: a share of it, and microseconds a call. On a GPU by A/A on an H200
+(`benchmarks/timing.py`); on a CPU by repeated evaluations on a quiet machine of two cores."""
 _PROBLEM_CHARS = 500
 
 
@@ -167,11 +171,14 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     judging.stages.add("queue", waited)
     judging.stages.add("timing", result.busy_s)
     slower = [[value * factor for value in block] for block in mine.blocks]
-    counts, judging.unresolved = resolved(result.speedup, result.low, result.high)
+    share, micro = _RUN_TO_RUN[way.clock]
+    between = math.hypot(share, micro / timing(mine.blocks, way.clock).median_us)
+    low, high = rerun_interval(result.speedup, result.low, result.high, between)
+    counts, judging.unresolved = resolved(result.speedup, low, high)
     judging.figures = {
         "speedup": counts / factor,
-        "speedup_low": result.low / factor,
-        "speedup_high": result.high / factor,
+        "speedup_low": low / factor,
+        "speedup_high": high / factor,
         "times": {
             "candidate": timing(slower, way.clock if factor == 1 else "outside"),
             "eager": timing(theirs.blocks, way.clock),
@@ -331,9 +338,10 @@ class _Moved:
     def __init__(self, rng: random.Random, size: int) -> None:
         self._rng = rng
         self._size = size if size <= _MOVED_BYTES else 0
+        self._places = min(_PLACES, _HELD_BYTES // max(1, self._size))
 
     def __call__(self) -> list[int]:
-        return [self._size] * self._rng.randrange(_PLACES) if self._size else []
+        return [self._size] * self._rng.randrange(self._places) if self._size else []
 
 
 class _Inputs:

@@ -2,6 +2,7 @@
 
 - `bootstrap_median` -- a median and its percentile-bootstrap interval.
 - `pair_ratio` -- a speedup from interleaved blocks.
+- `rerun_interval` -- where the same measurement falls when it is made again, by new processes.
 - `timing` -- a `Timing` from blocks of calls.
 - `bucketed` -- CUDA-L1's speedup from bucket means, and whether they scatter too much.
 - `confirmed` -- whether a second measurement bears out the first.
@@ -9,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,10 +18,11 @@ import numpy as np
 
 from kernelgym_env.evaluation.result import Timing
 
-__all__ = ["Bucketed", "bootstrap_median", "bucketed", "confirmed", "pair_ratio", "timing"]
+__all__ = ["Bucketed", "bootstrap_median", "bucketed", "confirmed", "pair_ratio", "rerun_interval", "timing"]
 
 _RESAMPLES = 1000
 _LEVEL = 0.95
+_Z = 1.959964  # standard deviations to each side that hold 95% of a normal distribution
 
 
 def bootstrap_median(
@@ -83,6 +86,33 @@ def pair_ratio(
             raise ValueError("A block without a positive time has no ratio.")
         ratios.append(float(np.median(ref) / np.median(cand)))
     return bootstrap_median(ratios, seed=seed)
+
+
+def rerun_interval(ratio: float, low: float, high: float, run_to_run: float) -> tuple[float, float]:
+    """Interval that holds the result of the same measurement, made again by new processes, 95% of the time.
+
+    Repeats in one process say nothing of what is the same for all of them, such as where memory lies. That adds to what
+    they do say; and two results differ by the square root of two more than one of them from the truth.
+
+    Args:
+        ratio: what was measured.
+        low: lower end of its 95% interval by repeats in one process.
+        high: upper end.
+        run_to_run: relative standard deviation between processes, at least 0.
+
+    Returns:
+        (low, high), low not below 0.
+
+    >>> low, high = rerun_interval(2.0, 2.0, 2.0, 0.005)
+    >>> round(low, 4), round(high, 4)
+    (1.9723, 2.0277)
+    """
+    between = _Z * run_to_run * ratio
+
+    def reach(end: float) -> float:
+        return math.sqrt(2) * math.hypot(ratio - end, between)
+
+    return max(0.0, ratio - reach(low)), ratio + reach(high)
 
 
 def timing(blocks: Sequence[Sequence[float]], clock: str, *, seed: int = 0) -> Timing:

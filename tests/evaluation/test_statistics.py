@@ -3,7 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym_env.evaluation.statistics import bootstrap_median, bucketed, confirmed, pair_ratio, timing
+from kernelgym_env.evaluation.statistics import (
+    bootstrap_median,
+    bucketed,
+    confirmed,
+    pair_ratio,
+    rerun_interval,
+    timing,
+)
 
 positive = st.floats(1e-3, 1e6)
 
@@ -40,6 +47,30 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
         _, low, high = pair_ratio(reference, candidate, seed=trial)
         hits += low <= 2.0 <= high
     assert hits >= 180
+
+
+def test_a_rerun_by_another_process_falls_inside_about_as_often_as_it_says():
+    rng = np.random.default_rng(6)
+
+    def measured():
+        centre = 2.0 * (1 + 0.005 * rng.standard_normal())  # what is the same for all repeats in one process
+        blocks = [[float(v)] for v in centre * rng.lognormal(0, 0.01, 15)]
+        speedup, low, high = pair_ratio(blocks, [[1.0]] * 15, seed=int(rng.integers(1 << 30)))
+        return speedup, rerun_interval(speedup, low, high, 0.005)
+
+    inside = []
+    for _ in range(400):
+        (_, (low, high)), (again, _) = measured(), measured()
+        inside.append(low <= again <= high)
+    assert 0.92 <= np.mean(inside) <= 0.99
+
+
+@given(positive, st.floats(0, 0.5), st.floats(0, 0.5), st.floats(0, 0.1))
+def test_the_interval_of_a_rerun_holds_the_one_of_repeats(ratio, below, above, spread):
+    low, high = rerun_interval(ratio, ratio * (1 - below), ratio * (1 + above), spread)
+    assert 0 <= low <= ratio * (1 - below) * (1 + 1e-12)
+    assert high >= ratio * (1 + above) * (1 - 1e-12)
+    assert rerun_interval(ratio, ratio, ratio, 0.0) == (ratio, ratio)
 
 
 @pytest.mark.parametrize("values", [[], [float("nan")], [1.0, float("inf")]])
