@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 from rich.console import Console
 from rich.progress import track
@@ -37,6 +38,7 @@ from kernelgym_env.evaluation.protocols import Protocol, get_protocol
 from kernelgym_env.evaluation.reference import Reference, derive_seed
 from kernelgym_env.evaluation.session import Session
 from kernelgym_env.evaluation.speed import prepare, time_both
+from kernelgym_env.evaluation.statistics import bootstrap_median
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.tasks import Task
 
@@ -242,12 +244,15 @@ def by_kernelbench(one: str, two: str, runs: int) -> list[float]:
 
 
 def error(ratios: list[float]) -> dict[str, float]:
-    """How far ratios of equals are from 1, in percent."""
-    off = sorted(abs(ratio - 1) * 100 for ratio in ratios)
+    """How far ratios of equals are from 1, in percent; the median's 95% interval with its sign."""
+    off = [abs(ratio - 1) * 100 for ratio in ratios]
+    _, low, high = bootstrap_median(ratios)
     return {
         "median_percent": abs(statistics.median(ratios) - 1) * 100,
-        "p95_percent": off[min(len(off) - 1, int(0.95 * len(off)))],
-        "max_percent": off[-1],
+        "median_low_percent": (low - 1) * 100,
+        "median_high_percent": (high - 1) * 100,
+        "p95_percent": float(numpy.quantile(off, 0.95)),
+        "max_percent": max(off),
     }
 
 

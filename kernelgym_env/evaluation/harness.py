@@ -446,7 +446,7 @@ class _Harness:
                 _fill(self.waking, 1)
                 times = self._time_cpu(keep)
             else:
-                times = self._time_cuda(swaps, command["flush"], keep)
+                times = self._time_cuda(swaps, self._flush(command), keep)
         return {"us": times, "outputs": outputs}
 
     @contextmanager
@@ -464,11 +464,15 @@ class _Harness:
         yield
         del held
 
-    def _time_cuda(self, swaps: list[Any], flush: int, keep: Callable[[Any], None]) -> list[float]:
+    def _flush(self, command: dict[str, Any]) -> torch.Tensor:
+        """What is overwritten to empty the device's cache; at another place each time, as told."""
+        if self.flush is None or self.flush.numel() != command["room"]:
+            self.flush = torch.empty(command["room"], dtype=torch.uint8, device=self.device)
+        return self.flush[command["flush_at"] :][: command["flush"]]
+
+    def _time_cuda(self, swaps: list[Any], flush: torch.Tensor, keep: Callable[[Any], None]) -> list[float]:
         assert self.clock is not None
-        if self.flush is None or self.flush.numel() != flush:
-            self.flush = torch.empty(flush, dtype=torch.uint8, device=self.device)
-        return self.clock.time(lambda: self.model(*self.arguments), swaps, self.flush, self._sets(), keep)
+        return self.clock.time(lambda: self.model(*self.arguments), swaps, flush, self._sets(), keep)
 
     def _sets(self) -> list[int]:
         """Where the arguments lie, and where the other set does."""

@@ -48,7 +48,8 @@ class Side:
         worker: the process.
         command: the ``time`` command without its number of calls.
         deliver: prepares inputs for so many calls.
-        moved: draws the sizes of memory that the worker holds during a block.
+        places: draws where memory lies during a block: ``moved``, sizes that the worker holds meanwhile, and
+            ``flush_at``, from which byte on what empties the cache begins.
         late: whether inputs are written once the worker has said that it is ready to call.
         warm: whether the worker makes one call first, on what it has, if calls are short: code runs in longer.
         blocks: microseconds per call by block, filled in by `measure`.
@@ -59,7 +60,7 @@ class Side:
     worker: Worker
     command: dict[str, Any]
     deliver: Callable[[int], Given]
-    moved: Callable[[], list[int]] = list
+    places: Callable[[], dict[str, Any]] = lambda: {"moved": [], "flush_at": 0}
     late: bool = False
     warm: bool = False
     blocks: list[list[float]] = field(default_factory=list)
@@ -75,7 +76,7 @@ class Side:
         """
         given = self.deliver(calls)
         warm = self.warm and self._last_us < _LONG_US
-        command = {**self.command, "swaps": given.swaps, "moved": self.moved(), "warm": warm}
+        command = {**self.command, "swaps": given.swaps, "warm": warm, **self.places()}
         if self.late:
             answer = self.worker.ask(command, seconds)
             if answer.get("ready") is True:
