@@ -1,7 +1,9 @@
 """Every kernel that CUDA-L1 released for one GPU, judged here.
 
-    KERNELBENCH_DIR=kernelbench.jsonl.gz python benchmarks/cuda_l1.py --kernels cuda_l1_a100.jsonl.gz \
-        --out benchmarks/results/cuda_l1_a100_h200.json --judges 8
+    python benchmarks/cuda_l1.py --kernels cuda_l1_a100.jsonl.gz --judges 8 \
+        --out benchmarks/results/cuda_l1_a100_h200.json
+
+Each is held against the reference that was released with it: sizes in KernelBench have changed since.
 
 Judges work side by side and time one at a time. What the file of results already holds is not judged again, so a run
 that was cut short goes on where it ended. `--table docs/cuda_l1.md` writes what is there as a page.
@@ -30,7 +32,7 @@ from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.keeping import finite
 from kernelgym_env.pools.local import LocalPool
-from kernelgym_env.tasks import load_task
+from kernelgym_env.tasks import Task
 
 
 def _ids(text: str) -> frozenset[str]:
@@ -77,7 +79,7 @@ def result(name: str, row: Mapping[str, Any], evaluation: Evaluation) -> dict[st
         "eager_us": evaluation.times["eager"].median_us,
         "floor_us": evaluation.times["floor"].median_us,
         "retest": evaluation.provenance.get("retest", {}),
-        "feedback": evaluation.feedback[:300],
+        "feedback": evaluation.feedback[:800],
         "fault": evaluation.fault[:300],
         "stages_s": data["stages_s"],
         "group": group(name),
@@ -118,7 +120,7 @@ def judge(arguments: argparse.Namespace, rows: Mapping[str, Mapping[str, Any]]) 
         names: dict[Future[Evaluation], str] = {}
         for name in waiting:
             level, _, number = name.partition("-")
-            task = load_task(f"KernelBench/L{level}-{int(number):03d}")
+            task = Task(f"CUDA-L1/L{level}-{int(number):03d}", rows[name]["ref_code"])
             source = rows[name]["custom_code"]
             submission = Submission(task, source, device=arguments.device, protocol=arguments.protocol)
             names[pool.submit(submission)] = name
