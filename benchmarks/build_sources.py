@@ -1,4 +1,4 @@
-"""Extensions of the kinds that submissions build, for `build.py`: 16 in C++, 15 in CUDA, each adding two matrices."""
+"""Extensions of the kinds that submissions build, for `build.py`: 17 in C++, 15 in CUDA, each adding two matrices."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ torch::Tensor add(const torch::Tensor& a, const torch::Tensor& b) {
         + _ADD
         + """
 torch::Tensor scaled(torch::Tensor a, torch::Tensor b, std::optional<double> scale) {
-  auto c = add(a, b);
+  auto c = ::add(a, b);  // at::add would do as well, and a bare name means either
   if (scale) c.mul_(*scale);
   return c;
 }
@@ -137,6 +137,7 @@ torch::Tensor add(torch::Tensor a, torch::Tensor b) {
         _ADD + "torch::Tensor other(torch::Tensor x) { return torch::nn::functional::relu(x); }\n",
         'functions=["add"]',
     ),
+    "ambiguous": (_ADD + "torch::Tensor twice(torch::Tensor a) { return add(a, a); }\n", 'functions=["add"]'),
     "unknown name": (_ADD.replace("a.numel()", "a.number()"), 'functions=["add"]'),
     "syntax": (_ADD.replace("return c;", "return c"), 'functions=["add"]'),
     "no such function": (_ADD, 'functions=["sum_of_two"]'),

@@ -241,6 +241,8 @@ class Builder:
 
     def _choice(self, unit: _Unit, name: str, folder: str = "", *, needs: list[str] | None = None) -> dict[str, Any]:
         first = ["-I", folder] if folder else []
+        if folder and unit.kind == "cxx" and name.startswith("slim"):
+            first.append("-Wfatal-errors")  # what is said then is not told
         command = [*self._compiler(unit).split(), *first, *unit.flags, "-c", unit.name, "-o", _OUT]
         return {"name": name, "command": command, "needs": needs or []}
 
