@@ -1,6 +1,6 @@
 """Compilers, headers and processor of this machine, and what tells them from others.
 
-- `compilers`, `include`, `folders`, `orders` -- what torch uses.
+- `compilers`, `include`, `folders`, `orders`, `macros` -- what torch uses.
 - `identity`, `torch_identity`, `cpu` -- what goes into the keys of objects.
 - `is_gcc` -- whether a compiler is GCC's, and so has its precompiled headers.
 """
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sysconfig
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["compilers", "cpu", "folders", "identity", "include", "is_gcc", "orders", "torch_identity"]
+__all__ = ["compilers", "cpu", "folders", "identity", "include", "is_gcc", "macros", "orders", "torch_identity"]
 
 
 @lru_cache(maxsize=1)
@@ -43,6 +44,15 @@ def orders() -> list[list[str]]:
     kinds = ["cpu", "cuda"] if cpp_extension.CUDA_HOME else ["cpu"]
     python = sysconfig.get_path("include", scheme="posix_prefix")
     return [[*cpp_extension.include_paths(kind), python] for kind in kinds]
+
+
+@lru_cache(maxsize=1)
+def macros() -> frozenset[str]:
+    """Macros that torch itself defines for extensions and its headers look at, as flags."""
+    from torch.utils import cpp_extension
+
+    abi = getattr(cpp_extension, "_get_pybind11_abi_build_flags", list)()  # some releases have some
+    return frozenset({"-DTORCH_API_INCLUDE_EXTENSION_H", *shlex.split(" ".join(abi))})
 
 
 def folders() -> frozenset[str]:

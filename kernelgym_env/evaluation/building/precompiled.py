@@ -30,7 +30,6 @@ __all__ = ["Precompiled"]
 
 _log = logging.getLogger(__name__)
 _HEADER = "torch/extension.h"
-_MACRO = "-DTORCH_API_INCLUDE_EXTENSION_H"
 _LEVELS = {"-O2", "-O3"}  # those of the full headers are twice as large, and used when something fails
 _MAKE_S = 300.0
 _MOST = 24
@@ -70,12 +69,13 @@ class Precompiled:
             return None
         if kind == "full" and not set(wanted[1:]) <= _LEVELS:
             return None
-        memo = " ".join([kind, compiler, *wanted, *folders])
+        macros = sorted(set(flags) & installed.macros())
+        memo = " ".join([kind, compiler, *macros, *wanted, *folders])
         with self._lock:
             if memo not in self._known:
                 start = time.perf_counter()
                 try:
-                    self._known[memo] = self._made(kind, wanted, folders, compiler)
+                    self._known[memo] = self._made(kind, [*macros, *wanted], folders, compiler)
                 except (OSError, WorkerEnded, ZygoteError, SandboxError) as error:
                     _log.warning("no precompiled header for %s: %s", wanted, error)
                     self._known[memo] = None
@@ -87,7 +87,7 @@ class Precompiled:
             texts = headers.slim_headers(installed.include(), None)
         else:
             texts = {_HEADER: (installed.include() / _HEADER).read_text(encoding="utf-8")}
-        flags = [_MACRO, *(part for folder in folders for part in ("-isystem", folder)), "-fPIC", *wanted]
+        flags = [*(part for folder in folders for part in ("-isystem", folder)), "-fPIC", *wanted]
         key = digest(
             {
                 "headers": texts,
