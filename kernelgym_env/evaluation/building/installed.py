@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sysconfig
+import warnings
 from functools import lru_cache
 from pathlib import Path
 
@@ -51,7 +52,9 @@ def macros() -> frozenset[str]:
     """Macros that torch itself defines for extensions and its headers look at, as flags."""
     from torch.utils import cpp_extension
 
-    abi = getattr(cpp_extension, "_get_pybind11_abi_build_flags", list)()  # some releases have some
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # later releases have none, and say that the function will go
+        abi = getattr(cpp_extension, "_get_pybind11_abi_build_flags", list)()
     return frozenset({"-DTORCH_API_INCLUDE_EXTENSION_H", *shlex.split(" ".join(abi))})
 
 

@@ -66,6 +66,8 @@ def test_an_attack_gets_nowhere_and_the_next_build_is_untouched(fast: Judge, cac
     there = contents(cache / "builds")
     attack = fast(source)
     assert attack.status is Status.CORRECT, attack.feedback  # it raises if anything of it succeeds
+    # the forged requests did reach the judge
+    assert bool(attack.provenance["builds"]["declined"]) is name.startswith("E24")
     now = contents(cache / "builds")
     assert {path: digest for path, digest in now.items() if path in there} == there
     after = fast(victim)

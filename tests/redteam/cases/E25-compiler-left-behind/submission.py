@@ -28,7 +28,6 @@ for _name in ("main.o", "object.o", "slim"):
         _file.write("planted")
 os.environ["PATH"] = _BIN + os.pathsep + os.environ["PATH"]
 os.environ["CXX"] = os.path.join(_BIN, "g++")
-os.environ["COMPILER_PATH"] = os.environ["GCC_EXEC_PREFIX"] = ""
 
 from torch.utils.cpp_extension import load_inline  # noqa: E402
 
