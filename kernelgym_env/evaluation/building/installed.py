@@ -54,7 +54,7 @@ def macros() -> frozenset[str]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # later releases have none, and say that the function will go
-        abi = getattr(cpp_extension, "_get_pybind11_abi_build_flags", list)()
+        abi: list[str] = getattr(cpp_extension, "_get_pybind11_abi_build_flags", list)()
     return frozenset({"-DTORCH_API_INCLUDE_EXTENSION_H", *shlex.split(" ".join(abi))})
 
 
