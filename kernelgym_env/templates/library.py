@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
-import jinja2
-
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.tasks.model import Task
 from kernelgym_env.templates.patterns import Pattern, recognise, why_not
@@ -120,6 +118,18 @@ class Template:
                 raise InvalidOptionError(f"{self.name} has {name} in {list(values)}, got {choices[name]!r}.")
         return {name: choices[name] for name in self.knobs}
 
+    def check_fit(self, task: Task) -> Pattern:
+        """The pattern of a task that it fits.
+
+        Raises:
+            InvalidOptionError: if it does not (says why).
+        """
+        pattern = recognise(task)
+        if pattern is None or not self.fits(pattern):
+            reason = why_not(task) if pattern is None else f"it needs one for {kind_of(pattern)}"
+            raise InvalidOptionError(f"The template {self.name} does not fit {task.id}: {reason}.")
+        return pattern
+
     def render(self, task: Task, choices: Choices) -> str:
         """The source of a submission.
 
@@ -132,10 +142,7 @@ class Template:
             UnknownNameError: for an unknown knob.
         """
         checked = self.check(choices)
-        pattern = recognise(task)
-        if pattern is None or not self.fits(pattern):
-            reason = why_not(task) if pattern is None else f"it needs one for {kind_of(pattern)}"
-            raise InvalidOptionError(f"The template {self.name} does not fit {task.id}: {reason}.")
+        pattern = self.check_fit(task)
         return _environment().get_template(f"{self.name}.jinja").render(**Wording(pattern, task).names(), **checked)
 
 
@@ -147,7 +154,9 @@ def kind_of(pattern: Pattern) -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def _environment() -> jinja2.Environment:
+def _environment() -> Any:
+    import jinja2  # not needed to look at templates
+
     folder = resources.files("kernelgym_env.templates") / "sources"
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(str(folder)), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
@@ -197,6 +206,8 @@ _TEMPLATES = (
             "warps": (1, 2, 4, 8, 16),
             "stages": (1, 2, 3),
         },
+        # hundreds of values in each thread take minutes to compile
+        ({"block": 8192, "warps": 1}, {"block": 8192, "warps": 2}, {"block": 4096, "warps": 1}),
     ),
     Template(
         "triton",
