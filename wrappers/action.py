@@ -23,6 +23,7 @@ from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.limits import MAX_SOURCE_CHARS
 from kernelgym_env.prompts.reply import parse_reply
 from kernelgym_env.spaces import UnicodeText
+from kernelgym_env.tasks.model import Task
 from kernelgym_env.templates.library import Template, get_template, templates
 from kernelgym_env.wrappers.base import KernelWrapper
 
@@ -217,26 +218,45 @@ class ScheduleAction(KernelWrapper):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
         task = getattr(self.unwrapped, "task", None)
-        if self._library is not None and task is not None:
-            self._library.check_fit(task)
+        if task is not None:
+            self.check_fit(task)
         return observation, {**info, "schedule": np.full(len(self.knobs), -1, dtype=np.int64)}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        indices = self._indices(action)
+        indices = self.indices(action)
         observation, reward, terminated, truncated, info = self.env.step(self.source(action))
         return observation, reward, terminated, truncated, {**info, "schedule": indices}
 
-    def source(self, action: Any) -> str:
-        """The source that an action stands for.
+    def check_fit(self, task: Task) -> None:
+        """Raise `InvalidOptionError` for a task that a template of the library does not fit."""
+        if self._library is not None:
+            self._library.check_fit(task)
+
+    def choices(self, action: Any) -> dict[str, Any]:
+        """The value of each knob that an action stands for.
 
         Raises:
             gymnasium.error.InvalidAction: if it is not in the action space.
         """
-        chosen = {
-            name: values[index] for (name, values), index in zip(self.knobs.items(), self._indices(action), strict=True)
-        }
-        task = getattr(self.unwrapped, "task", None)
+        indices = self.indices(action)
+        return {name: values[index] for (name, values), index in zip(self.knobs.items(), indices, strict=True)}
+
+    def source(self, action: Any, task: Task | None = None) -> str:
+        """The source that an action stands for.
+
+        Args:
+            action: of the action space.
+            task: what it is for; None for the environment's.
+
+        Raises:
+            gymnasium.error.InvalidAction: if it is not in the action space.
+            InvalidOptionError: for a task that a template of the library does not fit.
+        """
+        chosen = self.choices(action)
+        task = getattr(self.unwrapped, "task", None) if task is None else task
         if self._library is not None:
+            if task is None:
+                raise gym.error.ResetNeeded("Call reset() first; a template of the library needs a task.")
             return self._library.render(task, chosen)
         return str(_compiled(self._text).render(**chosen, task=task))
 
@@ -250,7 +270,12 @@ class ScheduleAction(KernelWrapper):
         """
         return self._masks.copy()
 
-    def _indices(self, action: Any) -> NDArray[np.int64]:
+    def indices(self, action: Any) -> NDArray[np.int64]:
+        """The place of each knob's value that an action stands for, int64 [knobs].
+
+        Raises:
+            gymnasium.error.InvalidAction: if it is not in the action space.
+        """
         # lists too: a vector environment and JSON give them
         given = np.asarray(action)
         wanted: Any = int(given) if self.discrete and given.ndim == 0 and given.dtype.kind in "iu" else given
