@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,7 @@ class KernelVecEnv(VecEnv):  # type: ignore[misc]  # the library has no annotati
         template: see `make_schedule_env`.
         knobs: see `ScheduleAction`.
         discrete: see `make_schedule_env`.
-        reward: name of a reward, see `kernelgym_env.rewards.get_reward`; of each turn.
+        reward: of each turn: a name, see `kernelgym_env.rewards.get_reward`, or a function of the evaluation.
         **options: of `KernelEnv`.
 
     Raises:
@@ -117,10 +117,10 @@ class KernelVecEnv(VecEnv):  # type: ignore[misc]  # the library has no annotati
         *,
         knobs: Mapping[str, Sequence[Any]] | None = None,
         discrete: bool = False,
-        reward: str = "log_speedup",
+        reward: str | Callable[[Evaluation], float] = "log_speedup",
         **options: Any,
     ) -> None:
-        self._reward = get_reward(reward).function
+        self._reward = get_reward(reward).function if isinstance(reward, str) else reward
         self._envs = KernelVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **options)
         # one that is never stepped: it knows the spaces, the masks and how an action becomes source
         self._schedule = ScheduleAction(KernelEnv(**options), template, knobs, discrete)
