@@ -38,8 +38,7 @@ from facts import facts  # noqa: E402
 EVALUATIONS = 128
 MARKS = (8, 16, 32, 64, 128)
 ARMS: dict[str, tuple[str, dict[str, int]]] = {
-    "best of 128": ("best_of_n", {"n": 128}),
-    "refine 128x1": ("refine", {"trajectories": 128, "turns": 1}),
+    "best of 128 (128x1)": ("best_of_n", {"n": 128}),
     "refine 32x4": ("refine", {"trajectories": 32, "turns": 4}),
     "refine 16x8": ("refine", {"trajectories": 16, "turns": 8}),
     "refine 1x128": ("refine", {"trajectories": 1, "turns": 128}),

@@ -155,7 +155,7 @@ def train(family: str, device: str, paths: list[str], seed: int, steps: int) -> 
         gamma=0.0,
         gae_lambda=1.0,
         ent_coef=0.02,
-        seed=seed,
+        seed=1000 * seed,  # an episode's seed is this one's and its place: those of two runs must not overlap
         device="cpu",
     )
     before = look(model, held, tables[len(trained) :], template, options, seed)
