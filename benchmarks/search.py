@@ -9,8 +9,8 @@ Two policies, neither of them a model:
 - template: `TemplatePolicy` on matrix products in C++, answered out of tables that are measured here first (216
   configurations at four sizes), with the noise of a measurement.
 
-What counts is the true speed of the kernel that a search would hand over, the one with the greatest measured speedup, as
-a share of the best there is. Intervals are 95%, by a bootstrap over seeds and tasks.
+What counts is the true speed of the kernel that a search would hand over, the one with the greatest measured speedup,
+as a share of the best there is. Intervals are 95%, by a bootstrap over seeds and tasks.
 """
 
 from __future__ import annotations

@@ -47,7 +47,15 @@ TEMPLATES: dict[str, dict[str, tuple[str, dict[str, list[Any]]]]] = {
 SIZES: dict[str, dict[str, tuple[list[tuple[int, ...]], list[tuple[int, ...]]]]] = {
     "cpu": {
         "matmul": (
-            [(16, 256, 256), (64, 64, 64), (256, 16, 256), (128, 128, 512), (256, 256, 64), (512, 512, 32), (8, 512, 512)],
+            [
+                (16, 256, 256),
+                (64, 64, 64),
+                (256, 16, 256),
+                (128, 128, 512),
+                (256, 256, 64),
+                (512, 512, 32),
+                (8, 512, 512),
+            ],
             [(32, 256, 512), (128, 128, 128), (384, 24, 256), (8, 1024, 256)],
         ),
         "softmax": (
@@ -272,7 +280,9 @@ def summary(family: str, tables: list[Any], runs: list[Any], held: int) -> dict[
         "trained_minus_random_search": {
             str(budget): interval(
                 [
-                    float(np.mean([at(a["best"], budget) - at(b["best"], budget) for a, b in zip(one, two, strict=True)]))
+                    float(
+                        np.mean([at(a["best"], budget) - at(b["best"], budget) for a, b in zip(one, two, strict=True)])
+                    )
                     for one, two in zip(arms["trained"], arms["random"], strict=True)
                 ]
             )
@@ -314,7 +324,12 @@ def plot(report: dict[str, Any], folder: Path) -> None:
         for name, colour in (("trained", "tab:blue"), ("untrained", "tab:orange"), ("random", "tab:gray")):
             right.plot(range(1, BUDGETS[-1] + 1), found["curves"][name], label=name, color=colour)
         right.axhline(1.0, color="black", linewidth=0.8, linestyle=":")
-        right.set(title="search at sizes not trained on", xlabel="evaluations", ylabel="share of the best in the table", xscale="log")
+        right.set(
+            title="search at sizes not trained on",
+            xlabel="evaluations",
+            ylabel="share of the best in the table",
+            xscale="log",
+        )
         right.legend()
         figure.savefig(folder / f"sb3_{family}.png", dpi=110)
         plt.close(figure)
@@ -350,7 +365,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=6144, help="evaluations that a seed learns from")
     parser.add_argument("--cache", default=None, help="folder of the tables (default: the package's cache)")
     parser.add_argument("--workers", type=int, default=None, help="processes (default: one a core)")
-    parser.add_argument("--judge", type=int, default=0, metavar="N", help="let the judge look at N best kernels a family")
+    parser.add_argument(
+        "--judge", type=int, default=0, metavar="N", help="let the judge look at N best kernels a family"
+    )
     parser.add_argument("--plot", action="store_true", help="only draw the pictures of results.json in --out")
     return parser.parse_args()
 
@@ -396,7 +413,9 @@ def main() -> None:
         for name, value in found["first_pick"].items():
             print(f"    {name:24} {value}")
         for name, budgets in found["search"].items():
-            print(f"    best of a search, {name:10} " + ", ".join(f"{n}: {one['mean']:.3f}" for n, one in budgets.items()))
+            print(
+                f"    best of a search, {name:10} " + ", ".join(f"{n}: {one['mean']:.3f}" for n, one in budgets.items())
+            )
     plot(report, folder)
 
 

@@ -12,6 +12,7 @@ from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.policies import TemplatePolicy
 from kernelgym_env.policies.choosing import make_policy
 from kernelgym_env.policies.template import _GUESSES, read_choices, reference_of
+from kernelgym_env.prompts import task_prompt
 from kernelgym_env.runs import Plan, Run, play
 from kernelgym_env.tasks import load_task, load_tasks
 from kernelgym_env.tasks.shapes import small
@@ -40,11 +41,12 @@ def test_the_reference_is_read_off_the_prompt():
     assert reference_of({"prompt": "nothing"}) is None
 
 
-@pytest.mark.parametrize(("device", "backend"), [("cpu", "cpp"), ("cuda", "triton")])
-def test_the_language_follows_the_device(device, backend):
-    _, observation = start(device=device, pool="simulated")
-    assert read_choices(TemplatePolicy().act([observation])[0].text)["template"] == f"{backend}/rows"
-    assert read_choices(TemplatePolicy("cupy").act([observation])[0].text)["template"] == "cupy/rows"
+@pytest.mark.parametrize(("kind", "backend"), [("cpu", "cpp"), ("cuda", "triton")])
+def test_the_language_follows_the_device(kind, backend):
+    _, observation = start()
+    seen = {**observation, "prompt": task_prompt(load_task("KernelGym/RowSoftmax"), kind=kind)}
+    assert read_choices(TemplatePolicy().act([seen])[0].text)["template"] == f"{backend}/rows"
+    assert read_choices(TemplatePolicy("cupy").act([seen])[0].text)["template"] == "cupy/rows"
 
 
 def test_it_goes_on_from_the_best():
@@ -56,7 +58,7 @@ def test_it_goes_on_from_the_best():
     task = reference_of(observation)
     history = tuple(
         {
-            "action": f'# schedule: {json.dumps({"template": "cpp/rows", **choices})}\n'
+            "action": f"# schedule: {json.dumps({'template': 'cpp/rows', **choices})}\n"
             + template.render(task, choices),
             "feedback": feedback(speed) if speed else "wrong: The output is wrong.",
         }

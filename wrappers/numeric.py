@@ -67,9 +67,7 @@ class NumericObservation(KernelWrapper):
         return numbers(known, info, self._knobs)
 
 
-def numbers(
-    known: NDArray[np.float32], info: Mapping[str, Any], knobs: Mapping[str, list[Any]]
-) -> NDArray[np.float32]:
+def numbers(known: NDArray[np.float32], info: Mapping[str, Any], knobs: Mapping[str, list[Any]]) -> NDArray[np.float32]:
     """The observation of a task's numbers, a step's `info`, and the knobs whose last choice is in it."""
     chosen = info.get("schedule", ())
     shares = [

@@ -139,9 +139,8 @@ def _settings(arguments: argparse.Namespace) -> dict[str, int]:
     for method, names in _SETTINGS.items():
         for name in names:
             if name not in mine and getattr(arguments, name) is not None:
-                raise InvalidOptionError(
-                    f"--{name} is an option of {method}; {arguments.method} has {', '.join(f'--{own}' for own in mine)}."
-                )
+                own = ", ".join(f"--{one}" for one in mine)
+                raise InvalidOptionError(f"--{name} is an option of {method}; {arguments.method} has {own}.")
     return {name: getattr(arguments, name) for name in mine if getattr(arguments, name) is not None}
 
 
@@ -153,7 +152,9 @@ def _expected(arguments: argparse.Namespace, settings: dict[str, int]) -> int:
         "best_of_n": lambda: value["n"],
         "refine": lambda: value["trajectories"] * value["turns"],
         "beam": lambda: value["width"] * value["turns"] * value["rounds"],
-        "stts": lambda: value["chains"] * (value["turns"] + (value["iterations"] - 1) * (value["turns"] - value["keep"])),
+        "stts": lambda: (
+            value["chains"] * (value["turns"] + (value["iterations"] - 1) * (value["turns"] - value["keep"]))
+        ),
         "islands": lambda: value["count"] * value["generations"],
     }[arguments.method]()
     return int(whole) if arguments.evaluations is None else min(int(whole), arguments.evaluations)
@@ -162,7 +163,7 @@ def _expected(arguments: argparse.Namespace, settings: dict[str, int]) -> int:
 def _table(results: list[SearchResult]) -> Table:
     shown = Table(title=f"{results[0].method}, the fastest correct kernel")
     for column in ("task", "evaluations", "correct", "speedup", "after 1", "after 8", "after 64", "id"):
-        shown.add_column(column)
+        shown.add_column(column, overflow="fold")
     for result in results:
         best, curve = result.best, result.curve
         after = [f"{curve[mark - 1]:.3g}" if len(curve) >= mark else "–" for mark in (1, 8, 64)]

@@ -77,7 +77,7 @@ def make_schedule_env(
     return NumericObservation(ScheduleAction(env, template, knobs, discrete))
 
 
-class KernelVecEnv(VecEnv):  # type: ignore[misc]  # the library has no annotations that mypy reads
+class KernelVecEnv(VecEnv):
     """Several episodes at once, in one process: a `VecEnv` over `KernelVectorEnv`.
 
     A step renders all sources and hands them to the pool before it waits, so a pool with several judges or devices
@@ -125,6 +125,7 @@ class KernelVecEnv(VecEnv):  # type: ignore[misc]  # the library has no annotati
         # one that is never stepped: it knows the spaces, the masks and how an action becomes source
         self._schedule = ScheduleAction(KernelEnv(**options), template, knobs, discrete)
         space = NumericObservation(self._schedule).observation_space
+        self._shape: tuple[int, ...] = space.shape or ()
         self.render_mode = options.get("render_mode")
         self._tasks: list[Task | None] = [None] * num_envs
         self._known = np.zeros((num_envs, len(TASK_FEATURES)), np.float32)
@@ -172,7 +173,7 @@ class KernelVecEnv(VecEnv):  # type: ignore[misc]  # the library has no annotati
             (observations float32, rewards float32, dones bool, infos).
         """
         rewards, dones = np.zeros(self.num_envs, np.float32), np.zeros(self.num_envs, bool)
-        observations = np.zeros((self.num_envs, *self.observation_space.shape), np.float32)
+        observations = np.zeros((self.num_envs, *self._shape), np.float32)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         ended = []
         while self._envs.pending:
@@ -268,7 +269,7 @@ def _unstacked(stacked: Mapping[str, Any], index: int) -> dict[str, Any]:
     return found
 
 
-class KernelCallback(BaseCallback):  # type: ignore[misc]
+class KernelCallback(BaseCallback):
     """Logs what became of the kernels, and keeps the best one's source.
 
     At the end of each rollout, over the turns since the last: ``kernel/correct``, ``kernel/fast_1``, ``kernel/fast_2``

@@ -51,9 +51,9 @@ def make_policy(name: str) -> Policy:
     """A policy by name.
 
     Args:
-        name: one of `NAMES`; ``template:BACKEND[:STRATEGY]``, see `TemplatePolicy`; ``script:FILE[,FILE…]``, files with the replies of the turns; or ``MODULE:NAME``, a policy
-            of your own, or a class or function that makes one without arguments. The module is also looked for in
-            the working directory.
+        name: one of `NAMES`; ``template:BACKEND[:STRATEGY]``, see `TemplatePolicy`; ``script:FILE[,FILE…]``,
+            files with the replies of the turns; or ``MODULE:NAME``, a policy of your own, or a class or function that
+            makes one without arguments. The module is also looked for in the working directory.
 
     Raises:
         UnknownNameError: for another name.
@@ -67,7 +67,9 @@ def make_policy(name: str) -> Policy:
         return TemplatePolicy()
     kind, colon, rest = name.partition(":")
     if not colon or not kind or not rest:
-        raise unknown_name("policy", name, (*NAMES, "template:BACKEND[:STRATEGY]", "script:FILE[,FILE…]", "MODULE:NAME"))
+        raise unknown_name(
+            "policy", name, (*NAMES, "template:BACKEND[:STRATEGY]", "script:FILE[,FILE…]", "MODULE:NAME")
+        )
     if kind == "template":
         return TemplatePolicy(*rest.split(":", 1))
     if kind == "script":

@@ -153,7 +153,9 @@ class TemplatePolicy:
                 choices = template.draw(rng)
             elif not tried:
                 # other episodes of the task begin elsewhere: `seed` differs
-                choices = _first(template, task) if "seed" not in observation or rng.random() < 0.5 else template.draw(rng)
+                choices = (
+                    _first(template, task) if "seed" not in observation or rng.random() < 0.5 else template.draw(rng)
+                )
             elif best is None or best[1] <= 0 or rng.random() < 0.2:
                 choices = template.draw(rng)
             else:
@@ -208,7 +210,9 @@ def _first(template: Template, task: Task) -> dict[str, Any]:
         guess["variant"] = "whole"
     if template.name == "triton/rows" and pattern is not None and pattern.length < 2048:
         guess["warps"] = 4
-    allowed = {name: value if value in template.knobs[name] else template.knobs[name][0] for name, value in guess.items()}
+    allowed = {
+        name: value if value in template.knobs[name] else template.knobs[name][0] for name, value in guess.items()
+    }
     return allowed
 
 

@@ -69,9 +69,7 @@ def refine(task: Task | str, policy: Policy, trajectories: int = 1, turns: int =
         UnknownNameError: for an unknown option.
     """
     given = {"trajectories": trajectories, "turns": turns}
-    return _refined(
-        "refine", task, policy, given, _whole("trajectories", trajectories), _whole("turns", turns), common
-    )
+    return _refined("refine", task, policy, given, _whole("trajectories", trajectories), _whole("turns", turns), common)
 
 
 def beam(
@@ -324,9 +322,7 @@ def _run(
     if given["budget"] is not None and not isinstance(given["budget"], Budget):
         raise InvalidOptionError(f"budget must be a Budget, got {given['budget']!r}.")
     known = load_task(task) if isinstance(task, str) else task
-    explorer = Explorer(
-        known, policy, method=method, settings=settings, turns=turns, options=common, **given
-    )
+    explorer = Explorer(known, policy, method=method, settings=settings, turns=turns, options=common, **given)
     try:
         search(explorer)
         return SearchResult(method, known.id, tuple(explorer.trials), not explorer.spent, round(explorer.seconds, 3))
@@ -342,7 +338,7 @@ def _window(memory: Sequence[Position], keep: int) -> list[Turn]:
 
 
 def _exemplars(members: Sequence[Position], shown: int, temperature: float, rng: np.random.Generator) -> list[Turn]:
-    correct = {}
+    correct: dict[str, Position] = {}
     for position in members:
         if position.trial is not None and position.trial.speed > 0:
             correct.setdefault(position.trial.action, position)

@@ -119,7 +119,9 @@ def _expm1(x: Node) -> Node:
 def _log1p(u: Node) -> Node:
     # Kahan: log(1 + u) with the rounding error of 1 + u divided out
     near = call("add", 1.0, u)
-    return call("where", call("eq", near, 1.0), u, call("div", call("mul", call("log", near), u), call("sub", near, 1.0)))
+    return call(
+        "where", call("eq", near, 1.0), u, call("div", call("mul", call("log", near), u), call("sub", near, 1.0))
+    )
 
 
 def _sigmoid(x: Node) -> Node:
@@ -156,9 +158,7 @@ def _gelu(x: Node, approximate: str = "none") -> Node:
 
 ACTIVATIONS: dict[str, Callable[..., Node]] = {
     "relu": lambda x: call("where", call("gt", x, 0.0), x, 0.0),
-    "leaky_relu": lambda x, negative_slope=0.01: call(
-        "where", call("gt", x, 0.0), x, call("mul", negative_slope, x)
-    ),
+    "leaky_relu": lambda x, negative_slope=0.01: call("where", call("gt", x, 0.0), x, call("mul", negative_slope, x)),
     "sigmoid": _sigmoid,
     "tanh": _tanh,
     "silu": lambda x: call("mul", x, _sigmoid(x)),

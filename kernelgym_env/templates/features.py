@@ -32,7 +32,8 @@ TASK_FEATURES = (
     "passes",
     "weights",
 )
-"""Names of the numbers of `task_features`. A logarithm is divided by 32; ``length_by_16`` is 1 where 16 divides it."""
+"""Names of the numbers of `task_features`. A logarithm is divided by 16, less 1: 0 is 2^16.
+``length_by_16`` is 1 where 16 divides it."""
 
 RESULT_FEATURES = (
     "started",
@@ -52,8 +53,8 @@ def task_features(task: Task) -> NDArray[np.float32]:
 
     >>> from kernelgym_env.tasks import load_task
     >>> found = dict(zip(TASK_FEATURES, task_features(load_task("KernelGym/RowSoftmax")).tolist()))
-    >>> found["is_rows"], found["log2_length"] * 32, found["length_by_128"]
-    (1.0, 12.0, 1.0)
+    >>> found["is_rows"], found["log2_length"], found["length_by_128"]
+    (1.0, -0.25, 1.0)
     """
     return _task_features(task).copy()
 
@@ -66,7 +67,7 @@ def _task_features(task: Task) -> NDArray[np.float32]:
     sizes = _sizes(pattern)
     parts = sum(sum(1 for part in walk(node) if part.args) for node in _formulas(pattern))
     values = [float(pattern.family == family) for family in FAMILIES]
-    values += [math.log2(max(sizes[name], 1)) / 32 for name in _SIZES]
+    values += [math.log2(max(sizes[name], 1)) / 16 - 1 for name in _SIZES]
     values += [float(sizes[name] % step == 0) for name in ("length", "n") for step in (16, 128)]
     values += [min(parts / 32, 1.0), min(len(pattern.passes) / 4, 1.0), min(len(pattern.weights) / 4, 1.0)]
     return np.clip(np.array(values, dtype=np.float32), -1, 1)
@@ -88,7 +89,13 @@ def result_features(info: Mapping[str, Any]) -> NDArray[np.float32]:
     budget = max(turn + left, 1.0)
     best = float(info["best_speedup"])
     values = [float(status != ""), *(float(status == known.value) for known in Status)]
-    values += [_octaves(float(info["speedup"])), _octaves(best), float(not math.isnan(best)), turn / budget, left / budget]
+    values += [
+        _octaves(float(info["speedup"])),
+        _octaves(best),
+        float(not math.isnan(best)),
+        turn / budget,
+        left / budget,
+    ]
     return np.array(values, dtype=np.float32)
 
 

@@ -121,7 +121,9 @@ class Forward:
         for name, value in zip(self.arguments, inputs, strict=True):
             shape = value.sizes if isinstance(value, Shape) else ()
             self.names[name] = Tensor(Node("name", text=name), shape, name if isinstance(value, Shape) else "")
-        self.tensors = tuple(name for name, value in zip(self.arguments, inputs, strict=True) if isinstance(value, Shape))
+        self.tensors = tuple(
+            name for name, value in zip(self.arguments, inputs, strict=True) if isinstance(value, Shape)
+        )
         self.scalars = tuple(name for name in self.arguments if name not in self.tensors)
         self._inputs = dict(self.names)
         self.result = self._run(function)
@@ -200,7 +202,7 @@ class Forward:
         if isinstance(found, Shape):
             return Tensor(Node("name", text=f"self.{member}"), found.sizes, f"self.{member}")
         module, _, part = member.rpartition(".")
-        made = self.reference.members.get(module)
+        made: Any = self.reference.members.get(module)
         if _is_module(made) and made[0] == "LayerNorm" and part in ("weight", "bias"):
             return Tensor(Node("name", text=f"self.{member}"), _normalised(made), f"self.{member}")
         raise Unread(f"the shape of self.{member} is not known")
@@ -221,7 +223,8 @@ class Forward:
         return {name: value for name, value in self.names.items() if isinstance(value, int | float)}
 
     def _joined(self, op: str, *values: Any) -> Tensor:
-        nodes, shape = [], ()
+        nodes: list[Node] = []
+        shape: tuple[int, ...] = ()
         for value in values:
             if isinstance(value, Tensor):
                 shape = broadcast(shape, value.shape)
@@ -267,7 +270,7 @@ class Forward:
         return self._applied(function, args, options)
 
     def _module(self, member: str, node: ast.Call) -> Any:
-        made = self.reference.members.get(member)
+        made: Any = self.reference.members.get(member)
         if not _is_module(made) or len(node.args) != 1:
             raise Unread(f"it calls self.{member}, which no template knows")
         kind, args, options = made
@@ -300,7 +303,11 @@ class Forward:
             return self._joined(_NAMED_BINARY[function], *args)
         if function == "pow" and len(args) == 2:
             return self._power(x, args[1])
-        if function in _REDUCTIONS and (len(args) > 1 or options) and not (len(args) > 1 and isinstance(args[1], Tensor)):
+        if (
+            function in _REDUCTIONS
+            and (len(args) > 1 or options)
+            and not (len(args) > 1 and isinstance(args[1], Tensor))
+        ):
             return self._reduced(function, x, *args[1:], **options)
         if function in ACTIVATIONS:
             return self._activated(function, args, options)
@@ -362,7 +369,9 @@ class Forward:
         dims = tuple(range(len(x.shape) - len(shape), len(x.shape)))
         centred = self._joined("sub", x, self._reduced("mean", x, dims, True))
         variance = self._reduced("mean", self._power(centred, 2), dims, True)
-        spread = call("sqrt", call("add", variance.node, float(options.get("eps", made[1][1] if len(made[1]) > 1 else 1e-5))))
+        spread = call(
+            "sqrt", call("add", variance.node, float(options.get("eps", made[1][1] if len(made[1]) > 1 else 1e-5)))
+        )
         y = self._joined("div", centred, Tensor(spread, variance.shape))
         if not options.get("elementwise_affine", True):
             return y

@@ -288,4 +288,3 @@ def template_for(task: Task, backend: str) -> Template:
         reason = why_not(task) or f"there is none in {backend} for its kind"
         raise InvalidOptionError(f"No {backend} template fits {task.id}: {reason}.")
     return found[0]
-

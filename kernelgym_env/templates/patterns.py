@@ -16,11 +16,11 @@ import functools
 import math
 from dataclasses import dataclass
 
+from kernelgym_env.tasks import load_task
+from kernelgym_env.tasks.model import Task
 from kernelgym_env.templates.expressions import Node, call, walk
 from kernelgym_env.templates.forward import PRODUCT, Forward, Product
 from kernelgym_env.templates.reading import Reference, Unread
-from kernelgym_env.tasks import load_task
-from kernelgym_env.tasks.model import Task
 
 __all__ = ["FAMILIES", "Pattern", "Reduction", "recognise", "why_not"]
 
@@ -277,7 +277,12 @@ def _is_gae(reference: Reference) -> bool:
 def _gae(reference: Reference) -> Pattern:
     inputs = _returned_shapes(reference)
     return Pattern(
-        "gae", head=_head(reference), arguments=("rewards", "values", "done", "last_value"), shape=inputs, start=1, count=1
+        "gae",
+        head=_head(reference),
+        arguments=("rewards", "values", "done", "last_value"),
+        shape=inputs,
+        start=1,
+        count=1,
     )
 
 
@@ -286,4 +291,3 @@ def _returned_shapes(reference: Reference) -> tuple[int, ...]:
     if not all(isinstance(size, int) for size in sizes):
         raise Unread("its sizes are not known")
     return tuple(int(size) for size in sizes)  # type: ignore[arg-type]
-

@@ -250,7 +250,9 @@ class Reference:
             if all(isinstance(size, int) for size in sizes):
                 return Shape(tuple(sizes))
         if function in _LIKE:
-            inner = node.func.value if isinstance(node.func, ast.Attribute) and path.partition(".")[0] != "torch" else None
+            inner = (
+                node.func.value if isinstance(node.func, ast.Attribute) and path.partition(".")[0] != "torch" else None
+            )
             found = self.value(inner if inner is not None else node.args[0], known)
             if isinstance(found, Shape):
                 return found

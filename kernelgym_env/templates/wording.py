@@ -32,7 +32,9 @@ class Wording:
     def names(self) -> dict[str, Any]:
         """Everything, by the names that the files use."""
         pattern = self.pattern
-        pointers = [f"p_{name}" for name in pattern.tensors] + [f"p_w{place}" for place, _ in enumerate(pattern.weights)]
+        pointers = [f"p_{name}" for name in pattern.tensors] + [
+            f"p_w{place}" for place, _ in enumerate(pattern.weights)
+        ]
         scalars = [f"s_{name}" for name in pattern.scalars]
         tensors = list(pattern.tensors) + list(pattern.weights)
         head, _, model = pattern.head.rpartition("\n\n\n")
@@ -60,7 +62,8 @@ class Wording:
             "c_parameters": "".join(f"const float* {name}, " for name in pointers)
             + "".join(f"float {name}, " for name in scalars),
             "c_types": lambda outputs: (
-                f"[ctypes.c_void_p] * {len(pointers)} + [ctypes.c_float] * {len(scalars)} + [ctypes.c_void_p] * {outputs}"
+                f"[ctypes.c_void_p] * {len(pointers)} + [ctypes.c_float] * {len(scalars)}"
+                f" + [ctypes.c_void_p] * {outputs}"
             ),
             "c_arguments": "".join(f"{name}.data_ptr(), " for name in tensors)
             + "".join(f"{name}, " for name in pattern.scalars),
@@ -117,4 +120,3 @@ def _imports(head: str) -> str:
 
 def _triangle(pattern: Pattern) -> bool:
     return pattern.product is not None and bool(pattern.product.triangle)
-

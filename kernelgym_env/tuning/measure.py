@@ -145,4 +145,6 @@ def _entry(problem: Problem, choices: Mapping[str, Any], built: Built, budget_s:
     times = problem.times(model, budget_s)
     median = statistics.median(times)
     quartiles = statistics.quantiles(times, n=4) if len(times) > 2 else [median, median, median]
-    return Entry(choices, Status.CORRECT.value, 1e6 * median, (quartiles[2] - quartiles[0]) / 2 / max(median, math.ulp(0)))
+    return Entry(
+        choices, Status.CORRECT.value, 1e6 * median, (quartiles[2] - quartiles[0]) / 2 / max(median, math.ulp(0))
+    )

@@ -56,7 +56,11 @@ def warm(pairs: Sequence[tuple[str, str]], device: str, workers: int) -> None:
     running = []
     for place in range(count):
         child = subprocess.Popen(
-            [sys.executable, "-c", _CHILD], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True
+            [sys.executable, "-c", _CHILD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
         running.append((child, json.dumps({"pairs": pairs[place::count], "device": device})))
     try:

@@ -65,7 +65,9 @@ def fresh_pool(seed=0, **options):
 
 
 def told(result):
-    return [(trial.id, trial.parent, trial.depth, trial.action, trial.status, f"{trial.speedup}") for trial in result.trials]
+    return [
+        (trial.id, trial.parent, trial.depth, trial.action, trial.status, f"{trial.speedup}") for trial in result.trials
+    ]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -78,7 +80,9 @@ def test_each_asks_for_what_it_says(method):
     known = {trial.id: trial for trial in result.trials}
     assert len(known) == count
     for trial in result.trials:
-        assert trial.depth == (known[trial.parent].depth + 1 if trial.parent in known and method != "stts" else trial.depth)
+        assert trial.depth == (
+            known[trial.parent].depth + 1 if trial.parent in known and method != "stts" else trial.depth
+        )
         assert not trial.parent or trial.parent in known
     assert result.curve == sorted(result.curve) and result.curve[-1] == result.best.speedup
     assert json.loads(json.dumps(result.to_dict()))["evaluations"] == count
@@ -225,7 +229,8 @@ def test_a_policy_that_gives_too_few_actions():
 @given(st.lists(st.one_of(st.just(math.nan), st.floats(0.01, 100)), min_size=1, max_size=30))
 def test_the_best_is_the_first_of_the_greatest(speeds):
     trials = tuple(
-        Trial(str(n), "", 1, "", "wrong" if math.isnan(speed) else "correct", speed, 0.0) for n, speed in enumerate(speeds)
+        Trial(str(n), "", 1, "", "wrong" if math.isnan(speed) else "correct", speed, 0.0)
+        for n, speed in enumerate(speeds)
     )
     result = SearchResult("refine", TASK, trials, True)
     right = [speed for speed in speeds if not math.isnan(speed)]

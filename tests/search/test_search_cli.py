@@ -7,8 +7,18 @@ import pytest
 from kernelgym_env.cli import main
 
 
-def test_it_searches_and_goes_on(tmp_path, capsys):
-    command = ["search", str(tmp_path / "s"), "--policy", "sampler", "--tasks", "KernelGym/RowSum", "--pool", "simulated"]
+def test_it_searches_and_goes_on(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    command = [
+        "search",
+        str(tmp_path / "s"),
+        "--policy",
+        "sampler",
+        "--tasks",
+        "KernelGym/RowSum",
+        "--pool",
+        "simulated",
+    ]
     beam = ["--method", "beam", "--width", "4", "--turns", "2", "--keep", "2", "--rounds", "2"]
     assert main([*command, *beam, "--evaluations", "5", "--json"]) == 0
     first = json.loads(capsys.readouterr().out)["results"][0]
