@@ -1,6 +1,6 @@
 """Measuring every configuration of a template, for studies and for agents that need thousands of answers.
 
-- `measure_table` -- the time of each configuration on a task.
+- `measure_table`, `measure_tables` -- the time of each configuration on a task, or on some.
 - `Table` -- what was measured; in a file as JSON or Parquet.
 - `sized` -- a task at other sizes, under an id of its own.
 
@@ -10,7 +10,7 @@ the pools, which trust nobody. `kernelgym_env.pools.table.TablePool` answers out
 
 from __future__ import annotations
 
-from kernelgym_env.tuning.measure import measure_table, sized
+from kernelgym_env.tuning.measure import measure_table, measure_tables, sized
 from kernelgym_env.tuning.table import Entry, Table
 
-__all__ = ["Entry", "Table", "measure_table", "sized"]
+__all__ = ["Entry", "Table", "measure_table", "measure_tables", "sized"]

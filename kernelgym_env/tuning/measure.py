@@ -1,6 +1,6 @@
 """Measuring a template's configurations in this process.
 
-- `measure_table` -- all of them on a task, from a cached file where there is one.
+- `measure_table`, `measure_tables` -- all of them on a task or some, from cached files where there are any.
 - `sized` -- a task at other sizes, under an id of its own.
 
 The source is rendered here from this package's templates; there is no way to hand in another one.
@@ -29,7 +29,7 @@ from kernelgym_env.tuning.running import Built, Problem, build
 from kernelgym_env.tuning.table import SCHEMA, Entry, Table
 from kernelgym_env.tuning.warming import warm
 
-__all__ = ["measure_table", "sized"]
+__all__ = ["measure_table", "measure_tables", "sized"]
 
 _TOLERANCE = 4.0
 """Error of a configuration, in errors of the reference in its own precision, both against float64."""
@@ -56,8 +56,13 @@ def sized(task: Task, **sizes: int) -> Task:
     return dataclasses.replace(task.with_sizes(sizes), id=f"{task.id}{suffix}")
 
 
-def measure_table(
-    task: Task,
+def measure_table(task: Task, template: Template | str, **options: Any) -> Table:
+    """The time of each configuration of a template on a task; `measure_tables` explains the options and errors."""
+    return measure_tables([task], template, **options)[0]
+
+
+def measure_tables(
+    tasks: Sequence[Task],
     template: Template | str,
     *,
     device: str = "auto",
@@ -66,8 +71,8 @@ def measure_table(
     budget_ms: float = 10.0,
     cache: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Table:
-    """The time of each configuration of a template on a task.
+) -> list[Table]:
+    """The time of each configuration of a template on some tasks.
 
     Each is built, its output compared with the reference's in float64, and timed: the median of some calls, on a GPU by
     events with the second-level cache flushed before each. This is quicker than a pool's verdict and less careful:
@@ -75,61 +80,65 @@ def measure_table(
     spread is.
 
     Args:
-        task: sized for the device.
-        template: a template that fits it, or its name.
+        tasks: sized for the device.
+        template: a template that fits them, or its name.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.
         configurations: those to measure; None for all.
         workers: threads (C++) or processes (Triton, on a GPU) that compile; None for one a core.
         budget_ms: how long each may be timed, about.
         cache: a folder of tables; None for the package's. A table of the same task, template, configurations, device
             and versions is read and not measured.
-        progress: called with the number of configurations that are done, and of all.
+        progress: called with the number of configurations that are done on a task, and of all.
+
+    Returns:
+        A table for each task, in order.
 
     Raises:
-        InvalidOptionError: if the template does not fit the task, the device is not there, or the template cannot run
-            on it; if the reference fails.
+        InvalidOptionError: if the template does not fit a task, the device is not there, or the template cannot run
+            on it; if a reference fails.
     """
     template = get_template(template) if isinstance(template, str) else template
     kind = devices.device_kind(device) if device == "auto" else device.partition(":")[0]
-    device = device if device != "auto" else ("cuda:0" if kind == "cuda" else "cpu")
-    template.check_fit(task)
+    device = devices.resolve_device(device if device != "auto" else kind)
+    for task in tasks:
+        template.check_fit(task)
     if (template.backend == "cpp") != (kind == "cpu"):
         raise InvalidOptionError(f"{template.name} cannot be timed on {device}; C++ runs on a cpu, the others on cuda.")
     chosen = [template.check(one) for one in (configurations or list(template.configurations()))]
     versions = {name: software()[name] for name in ("kernelgym_env", "python", "torch", "triton", "g++")}
     name = devices.cuda_device_names()[int(device.partition(":")[2] or 0)] if kind == "cuda" else devices.cpu_name()
-    # the sources stand for the templates: a changed template is another table
-    sources = [template.render(task, choices) for choices in chosen]
-    key = digest({"task": task.hash, "sources": sources, "device": name, "versions": versions, "schema": SCHEMA})
     folder = settings.cache_dir() / "tables" if cache is None else Path(cache)
-    path = folder / f"{task.id.replace('/', '-').replace(':', '-')}-{template.backend}-{template.kind}-{key[:16]}.json"
-    if path.exists():
-        return Table.load(path)
-    started = time.perf_counter()
-    problem = Problem(task, device)
+    jobs = []
+    for task in tasks:
+        # the sources stand for the templates: a changed template is another table
+        sources = [template.render(task, choices) for choices in chosen]
+        key = digest({"task": task.hash, "sources": sources, "device": name, "versions": versions, "schema": SCHEMA})
+        stem = f"{task.id.replace('/', '-').replace(':', '-')}-{template.backend}-{template.kind}"
+        jobs.append((task, sources, folder / f"{stem}-{key[:16]}.json"))
     workers = workers or len(os.sched_getaffinity(0))
+    fresh = [(task, sources) for task, sources, path in jobs if not path.exists()]
     if template.backend == "triton":
-        warm([(task.source, source) for source in sources], device, workers)
+        warm([(task.source, source) for task, sources in fresh for source in sources], device, workers)
     with ThreadPoolExecutor(workers if template.backend == "cpp" else 1) as threads:
-        modules = list(threads.map(build, sources))  # all of them first: a compiler beside it would spoil the times
-    entries = []
-    with problem.alone():
-        for done, (choices, built) in enumerate(zip(chosen, modules, strict=True), start=1):
-            entries.append(_entry(problem, choices, built, budget_ms / 1e3))
-            if progress is not None:
-                progress(done, len(chosen))
-    table = Table(
-        task.id,
-        task.hash,
-        template.name,
-        problem.eager_us,
-        tuple(entries),
-        name,
-        versions,
-        round(time.perf_counter() - started, 3),
-    )
-    table.save(path)
-    return table
+        # all of them first: a compiler beside it would spoil the times
+        list(threads.map(build, dict.fromkeys(source for _, sources in fresh for source in sources)))
+    tables = []
+    for task, sources, path in jobs:
+        if path.exists():
+            tables.append(Table.load(path))
+            continue
+        started = time.perf_counter()
+        problem, entries = Problem(task, device), []
+        with problem.alone():
+            for done, (choices, source) in enumerate(zip(chosen, sources, strict=True), start=1):
+                entries.append(_entry(problem, choices, build(source), budget_ms / 1e3))
+                if progress is not None:
+                    progress(done, len(chosen))
+        seconds = round(time.perf_counter() - started, 3)
+        eager_us = problem.eager_us
+        tables.append(Table(task.id, task.hash, template.name, eager_us, tuple(entries), name, versions, seconds))
+        tables[-1].save(path)
+    return tables
 
 
 def _entry(problem: Problem, choices: Mapping[str, Any], built: Built, budget_s: float) -> Entry:

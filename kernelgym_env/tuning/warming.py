@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -24,19 +25,17 @@ import json, sys
 from kernelgym_env.tasks.model import Task
 from kernelgym_env.tuning.running import Problem, build
 import torch
-jobs = json.load(sys.stdin)
-known = {}
-for reference, source in jobs["pairs"]:
-    if reference not in known:
-        known.clear()
-        known[reference] = Problem(Task("Warm/Task", reference), jobs["device"], quick=True)
-    built = build(source)
-    try:
-        if built.module is not None:
-            with torch.no_grad():
-                known[reference].model(built.module)(*known[reference].inputs)
-    except Exception:
-        pass
+job = json.load(sys.stdin)
+for reference, sources in job["sources"].items():
+    problem = Problem(Task("Warm/Task", reference), job["device"], quick=True)
+    for source in sources:
+        built = build(source)
+        try:
+            if built.module is not None:
+                with torch.no_grad():
+                    problem.model(built.module)(*problem.inputs)
+        except Exception:
+            pass
 """
 
 
@@ -52,17 +51,24 @@ def warm(pairs: Sequence[tuple[str, str]], device: str, workers: int) -> None:
     """
     if device.partition(":")[0] != "cuda" or workers < 2 or len(pairs) < 4:
         return
-    count = min(workers, len(pairs))
+    # a source goes to one process with all its references, whose sizes mostly need the same kernel
+    place_of = {source: place for place, source in enumerate(dict.fromkeys(source for _, source in pairs))}
+    count = min(workers, len(place_of))
+    shares: list[dict[str, list[str]]] = [{} for _ in range(count)]
+    for reference, source in pairs:
+        shares[place_of[source] % count].setdefault(reference, []).append(source)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     running = []
-    for place in range(count):
+    for share in shares:
         child = subprocess.Popen(
             [sys.executable, "-c", _CHILD],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             text=True,
+            env=environment,
         )
-        running.append((child, json.dumps({"pairs": pairs[place::count], "device": device})))
+        running.append((child, json.dumps({"sources": share, "device": device})))
     try:
         for child, job in running:
             assert child.stdin is not None

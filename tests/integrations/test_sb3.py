@@ -171,6 +171,7 @@ def test_dqn_takes_the_discrete_space():
     assert 0 <= picked[0] < 36
 
 
+@pytest.mark.slow
 def test_ppo_learns_which_schedule_suits_which_size():
     knobs = {"unroll": [1], "threads": [0]}  # what makes no difference in these tables
     options = {**SMALL, "n_epochs": 10, "batch_size": 64, "gamma": 0.0, "ent_coef": 0.02, "learning_rate": 2e-3}
