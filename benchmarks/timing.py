@@ -6,7 +6,9 @@
 - A/B: a Triton kernel against the same one with 5% more work. What counts is how often it is ranked right.
 - Beside both the same by KernelBench's method, from its description: the mean of 100 calls between events, one process,
   the reference after the candidate, the cache emptied before each call.
-- The outside clock: the slope of batches by the judge's wall clock against the device's events.
+- The outside clock: the slope of batches by the judge's wall clock against the device's events around the same calls
+  (`slope_over_events`), and the bound that it sets on what a candidate reports, against the cold calls that it
+  reports (`bound_over_reported`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
+from kernelbench_method import FLUSH_BYTES, mean_ms
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -35,6 +39,7 @@ from kernelgym_env.evaluation.protocols import Protocol, get_protocol
 from kernelgym_env.evaluation.reference import Reference, derive_seed
 from kernelgym_env.evaluation.session import Session
 from kernelgym_env.evaluation.speed import prepare, time_both
+from kernelgym_env.evaluation.statistics import bootstrap_median
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.tasks import Task
 
@@ -104,6 +109,8 @@ def get_init_inputs():
     return []
 """
 ROWS = (4096, 16384, 32768)
+SLOPES, LAUNCHES_US, CYCLES_PER_US = 9, 60, 2_000
+"""Repeats of a slope; what launching a call takes at the most; cycles of waiting in a microsecond."""
 
 
 class Pair:
@@ -164,31 +171,38 @@ class Pair:
             "seconds": time.perf_counter() - start,
         }
 
-    def outside(self, reported_us: float) -> float:
+    def outside(self) -> float:
         """Microseconds of a call by the judge's own clock; nothing is so small that it ends the measurement early."""
-        return outside_us(self.judging, self.candidate, self.contents, self.reference, reported_us)
+        return outside_us(self.judging, self.candidate, self.contents, self.reference, 0.0)
+
+    def slopes(self, us: float) -> tuple[float, float]:
+        """Microseconds of a call in batches by the judge's wall clock, and by the device's events around the same.
+
+        Calls follow each other with warm caches in both. Each is the median slope between a batch and one of three
+        times its calls, which are all launched while the device waits.
+
+        Args:
+            us: what a call takes, roughly.
+        """
+        few = max(4, min(64, int(10_000 / us)))
+        wait = int((3 * few * LAUNCHES_US + 2_000) * CYCLES_PER_US)
+
+        def batch(calls: int) -> tuple[float, float]:
+            message = {"op": "batch", "calls": calls, "wait": wait}
+            start = time.perf_counter()
+            answer = self.judging.command(self.candidate, message, self.judging.protocol.deadlines.run_s)
+            return (time.perf_counter() - start) * 1e6, answer["us"]
+
+        found = []
+        for _ in range(SLOPES):
+            short, long = batch(few), batch(3 * few)
+            found.append([(most - least) / (2 * few) for least, most in zip(short, long, strict=True)])
+        outside, inside = zip(*found, strict=True)
+        return statistics.median(outside), statistics.median(inside)
 
     def close(self) -> None:
         """End both processes."""
         self.judging.close()
-
-
-def kernelbench_mean(call: Any, inputs: list[torch.Tensor], flush: torch.Tensor) -> float:
-    """Mean milliseconds of 100 calls between events, after three warm-up calls."""
-    for _ in range(3):
-        call(*inputs)
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(100):
-        torch.cuda.synchronize()
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        flush.zero_()
-        start.record()
-        call(*inputs)
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end))
-    return statistics.fmean(times)
 
 
 def model(source: str, entry: str) -> tuple[Any, list[torch.Tensor]]:
@@ -202,23 +216,26 @@ def model(source: str, entry: str) -> tuple[Any, list[torch.Tensor]]:
 
 def by_kernelbench(one: str, two: str, runs: int) -> list[float]:
     """Ratios reference / candidate by KernelBench's method."""
-    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     ratios = []
     with torch.no_grad():
         for _ in range(runs):
             (candidate, inputs), (reference, _) = model(one, "ModelNew"), model(two, "Model")
-            first = kernelbench_mean(candidate, inputs, flush)
-            ratios.append(kernelbench_mean(reference, inputs, flush) / first)
+            first = mean_ms(candidate, inputs, flush)
+            ratios.append(mean_ms(reference, inputs, flush) / first)
     return ratios
 
 
 def error(ratios: list[float]) -> dict[str, float]:
-    """How far ratios of equals are from 1, in percent."""
-    off = sorted(abs(ratio - 1) * 100 for ratio in ratios)
+    """How far ratios of equals are from 1, in percent; the median's 95% interval with its sign."""
+    off = [abs(ratio - 1) * 100 for ratio in ratios]
+    _, low, high = bootstrap_median(ratios)
     return {
         "median_percent": abs(statistics.median(ratios) - 1) * 100,
-        "p95_percent": off[min(len(off) - 1, int(0.95 * len(off)))],
-        "max_percent": off[-1],
+        "median_low_percent": (low - 1) * 100,
+        "median_high_percent": (high - 1) * 100,
+        "p95_percent": float(numpy.quantile(off, 0.95)),
+        "max_percent": max(off),
     }
 
 
@@ -228,12 +245,13 @@ def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> It
         expression, inputs = TASKS[name]
         task = Task(f"Timing/{name}", TASK.format(expression=expression, inputs=inputs))
         source = task.source.replace("class Model(", "class ModelNew(")
-        found, outside = [], []
+        found, outside, slopes = [], [], []
         for _ in range(runs):
             pair = Pair(session, task, source, task.source, protocol)
             try:
                 found.append(pair.ratio())
-                outside.append(pair.outside(0.0) / found[-1]["us"])
+                outside.append(pair.outside() / found[-1]["us"])
+                slopes.append(pair.slopes(found[-1]["us"]))
             finally:
                 pair.close()
         theirs = by_kernelbench(source, task.source, runs)
@@ -248,7 +266,9 @@ def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> It
             "kernelbench": error(theirs),
             "interval_holds_1": sum(one["low"] <= 1 <= one["high"] for one in found) / runs,
             "rerun_inside": sum(inside) / max(1, len(inside)),
-            "outside_over_events": statistics.median(outside),
+            "bound_over_reported": statistics.median(outside),
+            "slope_us": [statistics.median(ones) for ones in zip(*slopes, strict=True)],
+            "slope_over_events": statistics.median(wall / events for wall, events in slopes),
             "seconds": statistics.median(one["seconds"] for one in found),
             "runs": found,
             "kernelbench_ratios": theirs,
@@ -294,7 +314,7 @@ def show(document: dict[str, Any]) -> None:
         "KernelBench: median",
         "95th",
         "re-run inside",
-        "outside/events",
+        "outside/inside slope",
         "s",
     ):
         table.add_column(column, justify="left" if column == "task" else "right")
@@ -306,7 +326,7 @@ def show(document: dict[str, Any]) -> None:
             *(f"{ours[key]:.2f}" for key in ("median_percent", "p95_percent", "max_percent")),
             *(f"{theirs[key]:.2f}" for key in ("median_percent", "p95_percent")),
             f"{one['rerun_inside']:.2f}",
-            f"{one['outside_over_events']:.3f}",
+            f"{one['slope_over_events']:.4f}",
             f"{one['seconds']:.2f}",
         )
     console.print(table)

@@ -217,16 +217,15 @@ class Agreement:
 def compare(stored: Evaluation, again: Evaluation) -> Agreement:
     """Whether two evaluations of the same submission agree.
 
-    The statuses must be equal. The intervals of the speedups must overlap, the stored one being widened to each side by
-    the relative half-width that its protocol aims at (`Protocol.target_width`): an interval covers repeats, and not
-    what is the same for all of them. On other hardware only the statuses are compared.
+    The statuses must be equal, and one of the two speedups must lie in the interval of the other, which says where a
+    repetition falls. On other hardware only the statuses are compared.
 
     Args:
         stored: the earlier one.
         again: the new one.
 
     >>> first = Evaluation("a/b", "correct", speedup=2.0, speedup_low=1.9, speedup_high=2.1)
-    >>> compare(first, Evaluation("a/b", "correct", speedup=2.2, speedup_low=2.12, speedup_high=2.3)).agree
+    >>> compare(first, Evaluation("a/b", "correct", speedup=2.15, speedup_low=2.0, speedup_high=2.3)).agree
     True
     >>> compare(first, Evaluation("a/b", "correct", speedup=2.2, speedup_low=2.15, speedup_high=2.3)).agree
     False
@@ -241,25 +240,17 @@ def compare(stored: Evaluation, again: Evaluation) -> Agreement:
         return Agreement(True, "")
     if math.isnan(stored.speedup) or math.isnan(again.speedup):
         return Agreement(False, f"it has a speedup only {'now' if math.isnan(stored.speedup) else 'then'}")
-    margin = _width(stored) * stored.speedup
-    (low, high), (low_now, high_now) = _interval(stored), _interval(again)
-    if low_now > high + margin:
-        return Agreement(False, "it is faster now")
-    if high_now < low - margin:
-        return Agreement(False, "it is slower now")
-    return Agreement(True, "")
+    if _holds(stored, again.speedup) or _holds(again, stored.speedup):
+        return Agreement(True, "")
+    return Agreement(False, f"it is {'faster' if again.speedup > stored.speedup else 'slower'} now")
 
 
-def _interval(evaluation: Evaluation) -> tuple[float, float]:
-    """The speedup's interval; where an end is missing the speedup is that end."""
-    low, high = evaluation.speedup_low, evaluation.speedup_high
-    return evaluation.speedup if math.isnan(low) else low, evaluation.speedup if math.isnan(high) else high
-
-
-def _width(evaluation: Evaluation) -> float:
-    constants = evaluation.provenance.get("protocol")
-    width = constants.get("target_width") if isinstance(constants, Mapping) else None
-    return float(width) if isinstance(width, int | float) else get_protocol("strict").target_width
+def _holds(evaluation: Evaluation, speedup: float) -> bool:
+    """Whether a speedup lies in an evaluation's interval; where an end is missing, the figure itself is that end."""
+    low, high = (
+        evaluation.speedup if math.isnan(end) else end for end in (evaluation.speedup_low, evaluation.speedup_high)
+    )
+    return low <= speedup <= high
 
 
 def _other_hardware(stored: Evaluation, again: Evaluation) -> str:

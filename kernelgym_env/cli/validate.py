@@ -29,7 +29,7 @@ __all__ = ["DESCRIPTION", "HELP", "add_arguments", "run"]
 HELP = "judge stored results again, and say which agree"
 DESCRIPTION = (
     "Judge the sources of stored results again, on fresh inputs, and say which verdicts and speedups agree. Speedups "
-    "agree where their intervals overlap."
+    "agree where one lies in the other's interval."
 )
 _COLOURS = {"yes": "green", "no": "red", "fault": "magenta", "–": "dim"}
 

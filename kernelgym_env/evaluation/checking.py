@@ -51,6 +51,11 @@ _LATE = (
     "wait for it, or make the current stream wait."
 )
 
+_STALE = (
+    "The output is the one for the parameters as they were at construction. They have been given new values in place "
+    "since, as loading or training a model does: what depends on a parameter must be computed in forward."
+)
+
 _OTHER_VALUES = "The output is wrong on inputs with other values than get_inputs usually draws ({}):"
 _LARGE_BYTES = 1 << 30
 _PATIENCE_S, _TIMES_REFERENCE = 20.0, 200.0
@@ -261,8 +266,21 @@ def _call(
         late = _changed_late(judging, answer, reference) if "tree" in answer and "unfit" not in answer else ""
         if late:
             raise Outcome(Status.WRONG, _LATE.format(path=late), finding="C9")
-        if not verdict.ok:
-            raise Outcome(Status.WRONG, f"{lead} {verdict.message}".strip(), finding=finding)
+        if verdict.ok:
+            return
+        if book is None and _is_stale(judging, answer, case, reference):
+            raise Outcome(Status.WRONG, _STALE, finding="B26")
+        raise Outcome(Status.WRONG, f"{lead} {verdict.message}".strip(), finding=finding)
+
+
+def _is_stale(judging: Judging, answer: dict[str, Any], case: Case, reference: Reference) -> bool:
+    """Whether a wrong output is the right one for the parameters as they were when the model was constructed."""
+    if not reference.weight_size or "unfit" in answer:
+        return False
+    before = reference.as_constructed()
+    then = reference.case_of(case.inputs)
+    before.expect(then)
+    return judging.compare(answer, then, before).ok
 
 
 def _changed_late(judging: Judging, answer: dict[str, Any], reference: Reference) -> str:

@@ -97,7 +97,7 @@ class Denied(TorchDispatchMode):
     Args:
         allowed: names that are let through besides those that do not compute.
         refuse: whether to raise in the submission's call, or only to note.
-        inside: told True when an operator that is let through begins, False when it is done.
+        inside: told True when an operator of torch that is let through begins, False when it is done.
 
     Attributes:
         found: names of the operators asked for, in order of first use.
@@ -127,11 +127,15 @@ class Denied(TorchDispatchMode):
         if self.refuse and name not in self.allowed and computes(name, namespace, (args, kwargs), None):
             self.found.setdefault(name)
             raise _Refused(f"torch's operator {name} is not available to a submission here")
-        self.inside(True)
+        # what an operator does that the submission registered is the submission's: no mode sees inside of it
+        lets_through = namespace in _OWN
+        if lets_through:
+            self.inside(True)
         try:
             result = func(*args, **(kwargs or {}))
         finally:
-            self.inside(False)
+            if lets_through:
+                self.inside(False)
         if name not in self.allowed and computes(name, namespace, (args, kwargs), result):
             self.found.setdefault(name)
         return result

@@ -114,6 +114,30 @@ class DeviceClock:
                 if event.value:
                     self._destroy(event)
 
+    def span(self, run: Callable[[], None]) -> float:
+        """Microseconds of the device between the first and the last of what `run` launches on the current stream.
+
+        Args:
+            run: launches work, and waits for it or not.
+
+        Raises:
+            RuntimeError: if the driver reports an error, the submission's own kernels' included.
+        """
+        events = [ctypes.c_void_p() for _ in range(2)]
+        try:
+            for event in events:
+                self._check(self._create(ctypes.byref(event), ctypes.c_uint(0)))
+            start, end = events
+            self._check(self._record(start, ctypes.c_void_p(self._stream(self._index))))
+            run()
+            self._check(self._record(end, ctypes.c_void_p(self._stream(self._index))))
+            self._check(self._idle())
+            return self._between(start, end)
+        finally:
+            for event in events:
+                if event.value:
+                    self._destroy(event)
+
     def _exchange(self, part: list[int], sets: list[int], flush: torch.Tensor, stream: ctypes.c_void_p) -> None:
         """Exchange lines of memory between two places, by way of a third."""
         offset, width, height, pitch = part

@@ -2,6 +2,7 @@
 
 - `FEEDBACK_LEVELS` -- how much it may say.
 - `explain` -- the full text for an outcome.
+- `without_commands` -- a build's output without the command lines.
 - `without_values` -- what a submission says, without the values it may have seen.
 - `at_level` -- an evaluation's feedback at a level.
 """
@@ -16,7 +17,7 @@ from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.limits import MAX_FEEDBACK_CHARS, clip
 from kernelgym_env.units import duration
 
-__all__ = ["FEEDBACK_LEVELS", "at_level", "check_level", "explain", "without_values"]
+__all__ = ["FEEDBACK_LEVELS", "at_level", "check_level", "explain", "without_commands", "without_values"]
 
 FEEDBACK_LEVELS = ("status", "error", "profile")
 """``status``: the outcome and the speedup. ``error``: also what went wrong. ``profile``: also where time goes."""
@@ -44,6 +45,12 @@ _PATHS = re.compile(r"(?<![\w:/.])(?:/[\w.+-]+)+/(?=[\w.+-]+)")
 _DECIMALS = re.compile(r"(\d\.\d)\d{2,}(?:[eE][-+]?\d+)?")
 _LONG = re.compile(r"0[xX][0-9a-fA-F]{9,}|\d{10,}")
 
+# what a build tool runs, as it says before it runs it: of no use to a reader who wants to know what is wrong
+_COMMANDS = re.compile(
+    r"(?m)^(?:(?P<error>Error building extension '[^'\n]*'): )?(?:\[\d+/\d+\] )?"
+    r"(?:[\w./+-]*/)?(?:nvcc|hipcc|g\+\+|c\+\+|gcc|cc|clang\+\+)(?:-[\d.]+)? [^\n]* -o [^\n]*\n?"
+)
+
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -62,7 +69,7 @@ def explain(detail: str, *, output: str = "") -> str:
         detail: error text; its head and tail survive the bound.
         output: what the code printed; its tail survives.
     """
-    detail, output = _printable(detail), _printable(output)
+    detail, output = (without_commands(_printable(text)) for text in (detail, output))
     text = clip(_PATHS.sub("", detail.strip()), MAX_FEEDBACK_CHARS * 5 // 8)
     printed = clip(_PATHS.sub("", output.strip()), MAX_FEEDBACK_CHARS // 4, head=0.3)
     return text + (f"\n\nPrinted by the code:\n{printed}" if printed else "")
@@ -77,6 +84,16 @@ def without_values(text: str) -> str:
     'RuntimeError: x is 0.3…, seed […], 49152 bytes of shared memory'
     """
     return _LONG.sub("[…]", _DECIMALS.sub(r"\1…", text))
+
+
+def without_commands(text: str) -> str:
+    """A build's output without the compilers' command lines, but with all that they said.
+
+    >>> print(without_commands("Error building extension 'a': [1/2] g++ -O3 -c m.cpp -o m.o\\nm.cpp:1: error: no x"))
+    Error building extension 'a':
+    m.cpp:1: error: no x
+    """
+    return _COMMANDS.sub(lambda found: f"{found['error']}:\n" if found["error"] else "", text)
 
 
 def _printable(text: str) -> str:

@@ -374,19 +374,26 @@ class _Harness:
         return {"calls": calls, "interpreted": interpreted, "operators": inside.entered}
 
     def do_batch(self, command: dict[str, Any]) -> dict[str, Any]:
-        """So many calls, without a clock of this process.
+        """So many calls, timed by whoever waits for the answer.
 
         A GPU is first given so many cycles of waiting, during which the calls are launched: what is seen from outside
-        is then the device's time, not the launches'.
+        is then the device's time, not the launches'. There the answer holds what the device's events say of all calls
+        together, too, in microseconds; nothing is decided by it.
         """
-        if command["wait"]:
-            _wait(command["wait"])
-        with torch.no_grad():
+
+        def calls() -> None:
             for _ in range(command["calls"]):
                 self.last = None  # what a call gives lies where the one before lay, as where it is timed
                 self.last = self.model(*self.arguments)
+
+        if command["wait"]:
+            _wait(command["wait"])
+        with torch.no_grad():
+            if self.clock is not None:
+                return {"us": self.clock.span(calls)}
+            calls()
         self._sync()
-        return {"ok": True}
+        return {}
 
     def do_last(self, command: dict[str, Any]) -> dict[str, Any]:
         """The result of the last call of a batch, into the output buffer."""
@@ -439,7 +446,7 @@ class _Harness:
                 _fill(self.waking, 1)
                 times = self._time_cpu(keep)
             else:
-                times = self._time_cuda(swaps, command["flush"], keep)
+                times = self._time_cuda(swaps, self._flush(command), keep)
         return {"us": times, "outputs": outputs}
 
     @contextmanager
@@ -457,11 +464,15 @@ class _Harness:
         yield
         del held
 
-    def _time_cuda(self, swaps: list[Any], flush: int, keep: Callable[[Any], None]) -> list[float]:
+    def _flush(self, command: dict[str, Any]) -> torch.Tensor:
+        """What is overwritten to empty the device's cache; at another place each time, as told."""
+        if self.flush is None or self.flush.numel() != command["room"]:
+            self.flush = torch.empty(command["room"], dtype=torch.uint8, device=self.device)
+        return self.flush[command["flush_at"] :][: command["flush"]]
+
+    def _time_cuda(self, swaps: list[Any], flush: torch.Tensor, keep: Callable[[Any], None]) -> list[float]:
         assert self.clock is not None
-        if self.flush is None or self.flush.numel() != flush:
-            self.flush = torch.empty(flush, dtype=torch.uint8, device=self.device)
-        return self.clock.time(lambda: self.model(*self.arguments), swaps, self.flush, self._sets(), keep)
+        return self.clock.time(lambda: self.model(*self.arguments), swaps, flush, self._sets(), keep)
 
     def _sets(self) -> list[int]:
         """Where the arguments lie, and where the other set does."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +48,8 @@ class Side:
         worker: the process.
         command: the ``time`` command without its number of calls.
         deliver: prepares inputs for so many calls.
-        moved: draws the sizes of memory that the worker holds during a block.
+        places: draws where memory lies during a block: ``moved``, sizes that the worker holds meanwhile, and
+            ``flush_at``, from which byte on what empties the cache begins.
         late: whether inputs are written once the worker has said that it is ready to call.
         warm: whether the worker makes one call first, on what it has, if calls are short: code runs in longer.
         blocks: microseconds per call by block, filled in by `measure`.
@@ -59,7 +60,7 @@ class Side:
     worker: Worker
     command: dict[str, Any]
     deliver: Callable[[int], Given]
-    moved: Callable[[], list[int]] = list
+    places: Callable[[], dict[str, Any]] = lambda: {"moved": [], "flush_at": 0}
     late: bool = False
     warm: bool = False
     blocks: list[list[float]] = field(default_factory=list)
@@ -75,7 +76,7 @@ class Side:
         """
         given = self.deliver(calls)
         warm = self.warm and self._last_us < _LONG_US
-        command = {**self.command, "swaps": given.swaps, "moved": self.moved(), "warm": warm}
+        command = {**self.command, "swaps": given.swaps, "warm": warm, **self.places()}
         if self.late:
             answer = self.worker.ask(command, seconds)
             if answer.get("ready") is True:
@@ -160,9 +161,8 @@ def measure(
     for side in (candidate, reference):
         side.beyond_us.clear()  # what is first done takes longer
     start = time.perf_counter()
-    while True:
-        order = [reference, candidate]
-        rng.shuffle(order)
+    for candidate_first in _orders(rng):
+        order = [candidate, reference] if candidate_first else [reference, candidate]
         for side in order:
             side.blocks.append(run(side, calls))
         between()
@@ -175,3 +175,11 @@ def measure(
                 break
     speedup, low, high = pair_ratio(reference.blocks, candidate.blocks)
     return Measured(speedup, low, high, busy)
+
+
+def _orders(rng: random.Random) -> Iterator[bool]:
+    """Whether the candidate is the first of a pair: as often as not in every four pairs, and else as it comes."""
+    while True:
+        four = [True, True, False, False]
+        rng.shuffle(four)
+        yield from four

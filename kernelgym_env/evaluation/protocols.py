@@ -166,7 +166,7 @@ class Protocol:
     warmup: int = 3
     min_blocks: int = 10
     max_blocks: int = 60
-    block_us: float = 4_000.0
+    block_us: float = 8_000.0
     max_block_calls: int = 20
     target_width: float = 0.01
     budget_s: float = 2.0

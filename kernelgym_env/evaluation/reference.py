@@ -176,6 +176,13 @@ class Reference:
         with _task_errors("the reference fails"), torch.no_grad():
             return self.model(*inputs)
 
+    def as_constructed(self) -> Reference:
+        """The same reference with the parameters that its constructor gave it."""
+        before = Reference(self.task, str(self.device), self.weight_seed, self.protocol)
+        before.construct()
+        before.out_tree, before.out_size, before.mutates = self.out_tree, self.out_size, self.mutates
+        return before
+
     def oracle(self, inputs: list[Any]) -> Any | None:
         """The reference in float64, or None where it cannot be cast or does not fit."""
         try:

@@ -39,6 +39,7 @@ from kernelgym_env.evaluation.reference import Reference, TaskError, derive_seed
 from kernelgym_env.evaluation.result import Evaluation, Finding, Status, Timing
 from kernelgym_env.evaluation.retest import Timed, time_submission
 from kernelgym_env.evaluation.roofline import Work, count_work, floor_us, is_loose, machine
+from kernelgym_env.evaluation.room import Room, is_short
 from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.sandbox.trial import settle
 from kernelgym_env.evaluation.sandbox.warden import SandboxError
@@ -52,6 +53,7 @@ from kernelgym_env.tasks.model import Task
 __all__ = ["Session"]
 
 _KNOWN_TASKS = 1024
+_MAY_BE_SHORT = (Status.RUNTIME_ERROR, Status.TASK_INVALID)
 _NOT_OF_TIMING = ("name", "summary", "source", "baselines", "deadlines")
 _LARGE_BYTES = 4 << 30
 _MANY_CORES = (os.cpu_count() or 1) >= 4
@@ -83,6 +85,7 @@ class Session:
         if threads:
             torch.set_num_threads(threads)
         self.hardware, self._environ = self._look()
+        self.room = Room(device) if self.kind == "cuda" else None
 
     def _look(self) -> tuple[dict[str, str], dict[str, str]]:
         """Describe the device; what workers must know of it."""
@@ -113,7 +116,7 @@ class Session:
         self.zygote.close()
 
     def evaluate(self, submission: Submission, secret: bytes, number: int) -> Evaluation:
-        """Judge one submission.
+        """Judge one submission; once more, while no other judge uses the device, if its memory did not suffice.
 
         Args:
             submission: what to judge; its task is sized for this device here.
@@ -123,7 +126,29 @@ class Session:
         Raises:
             ZygoteError: if the fork server is gone.
             torch.OutOfMemoryError: if the device has no room for the task.
+            TimeoutError: if other judges had the device's memory for an hour.
         """
+        if self.room is None:
+            return self._evaluate(submission, secret, number)
+        with self.room.shared():
+            try:
+                evaluation = self._evaluate(submission, secret, number)
+            except RuntimeError as error:  # what torch and the driver raise for want of memory
+                if not is_short(str(error)):
+                    raise
+            else:
+                if evaluation.status not in _MAY_BE_SHORT or not is_short(evaluation.feedback):
+                    return evaluation
+        with self.room.alone():
+            taken = self.room.taken()
+            evaluation = self._evaluate(submission, secret, number)
+        if taken and evaluation.status in _MAY_BE_SHORT and is_short(evaluation.feedback):
+            return dataclasses.replace(evaluation, status=Status.FAULT, feedback="", fault=taken)
+        why = "the device's memory did not suffice beside other judges"
+        return dataclasses.replace(evaluation, provenance={**evaluation.provenance, "judged_alone": why})
+
+    def _evaluate(self, submission: Submission, secret: bytes, number: int) -> Evaluation:
+        """Judge one submission, with what memory there is; raises what `evaluate` does."""
         start = time.perf_counter()
         stages = Stages()
         protocol = get_protocol(submission.protocol)

@@ -6,6 +6,7 @@ the memory. The twin's results are never written where the candidate could read 
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import statistics
@@ -30,7 +31,7 @@ from kernelgym_env.evaluation.measure import Given, Side, measure
 from kernelgym_env.evaluation.neighbours import compare, look
 from kernelgym_env.evaluation.outside import DISAGREE, hidden_us, outside_us, overstated
 from kernelgym_env.evaluation.reference import Case, Reference, TaskError
-from kernelgym_env.evaluation.statistics import timing
+from kernelgym_env.evaluation.statistics import rerun_interval, timing
 from kernelgym_env.evaluation.timing_rules import reported, timing_rule
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded, judges
 
@@ -42,8 +43,12 @@ _NEAR = 0.5
 _UNRESOLVED = 0.5
 _RUN_IN_CALLS, _RUN_IN_S = (1, 4, 45), 0.5
 _KEPT_SHARE, _KEPT_BYTES, _KEPT_LEAVES = 32, 2 << 30, 4096
-_PLACES = 4
-_MOVED_BYTES = 1 << 30
+_PLACES = 16
+_MOVED_BYTES, _HELD_BYTES = 1 << 30, 4 << 30
+_PAGE_BYTES = 8 << 20
+_RUN_TO_RUN = {"cuda_event": (0.004, 0.12), "perf_counter": (0.02, 2.0)}
+"""Standard deviation of a ratio between processes: a share of it, and microseconds a call. On a GPU by A/A on an H200
+(`benchmarks/timing.py`); on a CPU by repeated evaluations on a quiet machine of two cores."""
 _PROBLEM_CHARS = 500
 
 
@@ -69,11 +74,13 @@ class _Way:
     @classmethod
     def of(cls, judging: Judging, reference: Reference) -> _Way:
         protocol, step = judging.protocol, reference.out_size
-        command = {"op": "time", "out": reference.out_tree, "step": step, "flush": protocol.flush_mib << 20}
+        flush = protocol.flush_mib << 20
+        room = flush + _PLACES * _PAGE_BYTES
+        command = {"op": "time", "out": reference.out_tree, "step": step, "flush": flush, "room": room}
         if judging.device == "cpu":
             return cls("perf_counter", command, True, 1, torch.empty(protocol.flush_cpu_mib << 20, dtype=torch.uint8))
-        room = min(_KEPT_BYTES, torch.cuda.get_device_properties(judging.device).total_memory // _KEPT_SHARE)
-        fit = min(room // max(1, step), _KEPT_LEAVES // max(1, len(leaves(reference.out_tree))))
+        kept = min(_KEPT_BYTES, torch.cuda.get_device_properties(judging.device).total_memory // _KEPT_SHARE)
+        fit = min(kept // max(1, step), _KEPT_LEAVES // max(1, len(leaves(reference.out_tree))))
         return cls("cuda_event", command, False, max(1, min(fit, protocol.max_block_calls)), None)
 
     def most_calls(self, reference: Reference) -> int:
@@ -148,9 +155,9 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     assert candidate is not None
     way = _Way.of(judging, reference)
     inputs = _Inputs(judging, candidate, reference, contents, way, rng)
-    moved = _Moved(rng, 0 if judging.device == "cpu" or reference.mutates else reference.out_size)
-    mine = Side(candidate, way.command, inputs.for_candidate, moved, late=way.each, warm=not reference.mutates)
-    theirs = _Twin(twin, way.command, inputs.for_twin(twin), moved, late=way.each, warm=not reference.mutates)
+    places = _Places(rng, 0 if judging.device == "cpu" or reference.mutates else reference.out_size)
+    mine = Side(candidate, way.command, inputs.for_candidate, places, late=way.each, warm=not reference.mutates)
+    theirs = _Twin(twin, way.command, inputs.for_twin(twin), places, late=way.each, warm=not reference.mutates)
     start = time.perf_counter()
     # what stands still while inputs are written, caches emptied and the other side timed cannot work ahead
     with judging.quiet.alone(), candidate.still(), twin.still():
@@ -167,11 +174,14 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     judging.stages.add("queue", waited)
     judging.stages.add("timing", result.busy_s)
     slower = [[value * factor for value in block] for block in mine.blocks]
-    counts, judging.unresolved = resolved(result.speedup, result.low, result.high)
+    share, micro = _RUN_TO_RUN[way.clock]
+    between = math.hypot(share, micro / timing(mine.blocks, way.clock).median_us)
+    low, high = rerun_interval(result.speedup, result.low, result.high, between)
+    counts, judging.unresolved = resolved(result.speedup, low, high)
     judging.figures = {
         "speedup": counts / factor,
-        "speedup_low": result.low / factor,
-        "speedup_high": result.high / factor,
+        "speedup_low": low / factor,
+        "speedup_high": high / factor,
         "times": {
             "candidate": timing(slower, way.clock if factor == 1 else "outside"),
             "eager": timing(theirs.blocks, way.clock),
@@ -322,18 +332,20 @@ class _Twin(Side):
             return super().time(calls, seconds)
 
 
-class _Moved:
-    """Sizes of memory to hold during a block, so that outputs lie at another place in each.
+class _Places:
+    """Draws where memory lies during a block: what calls return, and what is overwritten to empty the cache.
 
-    Where they lie makes a difference that no repeating takes away: a constant one between two processes.
+    Where it lies makes a difference that no repeating takes away: a constant one between two processes.
     """
 
     def __init__(self, rng: random.Random, size: int) -> None:
         self._rng = rng
         self._size = size if size <= _MOVED_BYTES else 0
+        self._most = min(_PLACES, _HELD_BYTES // max(1, self._size))
 
-    def __call__(self) -> list[int]:
-        return [self._size] * self._rng.randrange(_PLACES) if self._size else []
+    def __call__(self) -> dict[str, Any]:
+        held = [self._size] * self._rng.randrange(self._most) if self._size else []
+        return {"moved": held, "flush_at": self._rng.randrange(_PLACES) * _PAGE_BYTES}
 
 
 class _Inputs:

@@ -2,6 +2,7 @@
 
 - `bootstrap_median` -- a median and its percentile-bootstrap interval.
 - `pair_ratio` -- a speedup from interleaved blocks.
+- `rerun_interval` -- where the same measurement falls when it is made again, by new processes.
 - `timing` -- a `Timing` from blocks of calls.
 - `bucketed` -- CUDA-L1's speedup from bucket means, and whether they scatter too much.
 - `confirmed` -- whether a second measurement bears out the first.
@@ -9,6 +10,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,10 +19,11 @@ import numpy as np
 
 from kernelgym_env.evaluation.result import Timing
 
-__all__ = ["Bucketed", "bootstrap_median", "bucketed", "confirmed", "pair_ratio", "timing"]
+__all__ = ["Bucketed", "bootstrap_median", "bucketed", "confirmed", "pair_ratio", "rerun_interval", "timing"]
 
 _RESAMPLES = 1000
 _LEVEL = 0.95
+_Z = 1.959964  # standard deviations to each side that hold 95% of a normal distribution
 
 
 def bootstrap_median(
@@ -54,35 +58,82 @@ def bootstrap_median(
 
 
 def pair_ratio(
-    reference: Sequence[Sequence[float]], candidate: Sequence[Sequence[float]], *, seed: int = 0
+    reference: Sequence[Sequence[float]], candidate: Sequence[Sequence[float]]
 ) -> tuple[float, float, float]:
     """Speedup of the candidate from interleaved blocks.
 
-    Each block pair gives one ratio, median reference time over median candidate time; the figure is the median of
-    those ratios, so that drift slower than a pair cancels.
+    Each block pair gives one ratio, median reference time over median candidate time, so that drift slower than a pair
+    cancels. The figure is their Hodges-Lehmann estimate in logarithms (the median of all geometric means of two ratios;
+    Hodges and Lehmann, 1963), with Wilcoxon's interval. Where it matters which of a pair runs first, ratios come in two
+    heaps, and their median is in one or the other by chance; this lies between them, if each order is as frequent.
 
     Args:
         reference: times per call by block, in any unit, shape [blocks][calls].
         candidate: the same for the candidate, same number of blocks.
-        seed: of the resampling.
 
     Returns:
-        (speedup, low, high).
+        (speedup, low, high), the interval at 95%. Fewer than six pairs bear no such interval; it is then the range of
+        the ratios.
 
     Raises:
         ValueError: if the numbers of blocks differ, or a block is empty or has a median of zero.
 
-    >>> pair_ratio([[4.0, 4.0], [6.0]], [[2.0], [3.0, 3.0]])
-    (2.0, 2.0, 2.0)
+    >>> [round(value, 12) for value in pair_ratio([[4.0, 4.0], [6.0]], [[2.0], [3.0, 3.0]])]
+    [2.0, 2.0, 2.0]
     """
     if len(reference) != len(candidate) or not reference:
         raise ValueError(f"Block pairs needed, got {len(reference)} and {len(candidate)} blocks.")
-    ratios = []
+    logs = []
     for ref, cand in zip(reference, candidate, strict=True):
-        if not len(ref) or not len(cand) or not np.median(cand) > 0:
+        if not len(ref) or not len(cand) or not np.median(ref) > 0 or not np.median(cand) > 0:
             raise ValueError("A block without a positive time has no ratio.")
-        ratios.append(float(np.median(ref) / np.median(cand)))
-    return bootstrap_median(ratios, seed=seed)
+        logs.append(math.log(np.median(ref) / np.median(cand)))
+    data = np.asarray(logs)
+    rows, columns = np.triu_indices(data.size)
+    means = np.sort((data[rows] + data[columns]) / 2)
+    beyond = _beyond(data.size)
+    return (float(np.exp(np.median(means))), float(np.exp(means[beyond])), float(np.exp(means[-1 - beyond])))
+
+
+@functools.lru_cache(maxsize=256)
+def _beyond(pairs: int) -> int:
+    """How many of the sorted means of two lie beyond either end of the interval, by Wilcoxon's signed-rank statistic.
+
+    The statistic is the sum of those of the ranks 1 to `pairs` whose sign, by the toss of a coin, is plus.
+    """
+    chance = np.ones(1)
+    for rank in range(1, pairs + 1):
+        one = np.zeros(rank + 1)
+        one[0] = one[rank] = 0.5
+        chance = np.convolve(chance, one)
+    return max(0, int(np.searchsorted(np.cumsum(chance), (1 - _LEVEL) / 2, side="right")) - 1)
+
+
+def rerun_interval(ratio: float, low: float, high: float, run_to_run: float) -> tuple[float, float]:
+    """Interval that holds the result of the same measurement, made again by new processes, 95% of the time.
+
+    Repeats in one process say nothing of what is the same for all of them, such as where memory lies. That adds to what
+    they do say; and two results differ by the square root of two more than one of them from the truth.
+
+    Args:
+        ratio: what was measured.
+        low: lower end of its 95% interval by repeats in one process.
+        high: upper end.
+        run_to_run: relative standard deviation between processes, at least 0.
+
+    Returns:
+        (low, high), low not below 0.
+
+    >>> low, high = rerun_interval(2.0, 2.0, 2.0, 0.005)
+    >>> round(low, 4), round(high, 4)
+    (1.9723, 2.0277)
+    """
+    between = _Z * run_to_run * ratio
+
+    def reach(end: float) -> float:
+        return math.sqrt(2) * math.hypot(ratio - end, between)
+
+    return max(0.0, ratio - reach(low)), ratio + reach(high)
 
 
 def timing(blocks: Sequence[Sequence[float]], clock: str, *, seed: int = 0) -> Timing:

@@ -404,6 +404,7 @@ def test_an_extension_that_fails_is_a_compile_error_although_torch_would_answer(
     evaluation = judge(source)
     assert evaluation.status is Status.COMPILE_ERROR
     assert "no headers here" in evaluation.feedback
+    assert " -o main.o" not in evaluation.feedback
 
 
 def test_further_files_lie_beside_the_source(judge):
@@ -453,6 +454,17 @@ def test_a_dict_in_another_order_is_right_and_a_list_is_no_tuple(judge):
         ).status
         is Status.WRONG
     )
+
+
+@pytest.mark.parametrize(
+    ("forward", "stale"), [("(x * self.folded)", True), ("(x * self.folded * 1.01)", False)], ids=["stale", "wrong"]
+)
+def test_what_was_computed_from_parameters_at_construction_is_told(judge, forward, stale):
+    source = RIGHT.replace("randn(256))", "randn(256))\n        self.folded = self.w.detach().clone()")
+    evaluation = judge(source.replace("(x * self.w)", forward))
+    assert evaluation.status is Status.WRONG
+    assert ("as they were at construction" in evaluation.feedback) is stale
+    assert ([finding.id for finding in evaluation.findings] == ["B26"]) is stale
 
 
 def test_constructor_arguments_keep_their_types(judge):

@@ -34,6 +34,12 @@ def whose(one):
         (kernel(SITE + "torch/lib/libtorch_python.so", python=SITE + "liger/ops.py"), ("library", "ops.py")),
         (kernel(SITE + "torch/lib/libtorch_cuda.so", "/job/k.so"), ("library", "libtorch_cuda.so")),
         (kernel(SITE + "torch/lib/libtorch_cuda.so", allowed=True), ("allowed", "")),
+        (kernel(SITE + "torch/lib/libtorch_cuda.so", name="at::native::direct_copy_kernel_cuda"), ("allowed", "")),
+        (
+            kernel(SITE + "torch/lib/libtorch_cuda.so", name="at::native::tanh_kernel_cuda"),
+            ("library", "libtorch_cuda.so"),
+        ),
+        (kernel("/job/k.so", name="direct_copy_kernel"), ("own", "")),
         (kernel("/usr/lib/libcublasLt.so.13", "/usr/lib/libcublas.so.13"), ("library", "libcublasLt.so.13")),
         (kernel("/usr/lib/libffi.so.8", "/usr/lib/python3/lib-dynload/_ctypes.so"), ("own", "")),
         (kernel(), ("own", "")),
