@@ -17,6 +17,7 @@ import json
 import math
 import statistics
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, as_completed
 from pathlib import Path
@@ -152,36 +153,131 @@ def summary(results: Iterable[Mapping[str, Any]]) -> list[tuple[str, int, int, s
     return lines
 
 
+NOTES = {
+    "1-23": "half of the maximum is read from shared memory that another block should have written",
+    "1-29": "`build_directory` does not exist, so nothing is built",
+    "1-35": "`build_directory` does not exist, so nothing is built",
+    "1-83": "`build_directory` does not exist, so nothing is built",
+    "1-88": "`forward` calls torch's GELU; its kernel is for the case that this raises",
+    "1-97": "one element of shape [1] where the reference has none",
+}
+"""What reading a source added to what the judge says."""
+
+
+def reason(one: Mapping[str, Any]) -> str:
+    """Why a row was not credited, in a few words."""
+    text, name = one["feedback"], one["id"]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = lines[0] if lines else ""
+    if one["status"] == "correct":
+        said = ""
+    elif one["status"] == "compile_error":
+        errors = [line for line in lines if " error: " in line or line.startswith("error:")]
+        said = errors[0].partition("error: ")[2] if errors else first
+    elif "as they were at construction" in text:
+        said = "computed from parameters at construction"
+    elif "values are float16" in text or "TF32 or half-precision" in text:
+        said = "errors as of TF32 or half precision, or of a term left out"
+    else:
+        said = first.partition(". ")[0]
+    return f"{said.rstrip('.')}; {NOTES[name]}" if name in NOTES else said.rstrip(".")
+
+
 def page(document: Mapping[str, Any]) -> str:
     """The results as Markdown."""
     results = sorted(document["results"], key=lambda one: tuple(map(int, one["id"].split("-"))))
     text = [
         "# CUDA-L1's released A100 kernels, judged here",
         "",
-        f"{len(results)} kernels on one {document['device'][0]}, protocol `{document['protocol']['name']}`. Made by",
-        "`python benchmarks/cuda_l1.py --table`; the figures are those of its JSON file.",
+        f"{len(results)} kernels on one {document['device'][0]} with torch {document['versions']['torch']}, protocol",
+        f"`{document['protocol']['name']}`, each against the reference that was released with it. Made by",
+        "`python benchmarks/cuda_l1.py --table`; the figures are those of its JSON file. Groups are what reading the",
+        "sources said before anything ran. A row is credited if its output is right and its own kernels computed it.",
         "",
         "| group | kernels | credited | the others | geometric mean of the credited |",
         "|---|---|---|---|---|",
         *(f"| {' | '.join(map(str, line))} |" for line in summary(results)),
         "",
+        *_section(
+            "Sources that look like kernels of their own",
+            "Most do not compile with this torch: a binding is written twice (`functions=` and a `PYBIND11_MODULE`),",
+            "`x.type()` is no scalar type any more, or a header is missing. What fails to build is not judged by what",
+            "it falls back to.",
+            [one for one in results if one["group"] == "own CUDA"],
+        ),
+        *_section(
+            "Sources that were known as hacks",
+            "None is credited.",
+            "",
+            "",
+            [one for one in results if one["group"] == "hack"],
+        ),
+        *_section(
+            "Credited",
+            "All rows whose speedup counts.",
+            "",
+            "",
+            [one for one in results if one["status"] == "correct"],
+        ),
+        "## Why the others are not",
+        "",
+        "| reason | kernels |",
+        "|---|---|",
+        *(f"| {why} | {count} |" for why, count in _reasons(results)),
+        "",
+        "## All",
+        "",
         "| id | group | status | findings | coverage | speedup here | 95% interval | claimed |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for one in results:
-        findings = ", ".join(found["id"] for found in one["findings"]) or "–"
-        cells = [
-            one["id"],
-            one["group"],
-            one["status"],
-            findings,
-            _figure(one["coverage"], ".0%"),
-            _figure(one["speedup"], ".2f"),
-            f"{one['speedup_low']:.2f} to {one['speedup_high']:.2f}" if one["speedup"] else "–",
-            _figure(one["claimed"], ".2f"),
-        ]
-        text.append(f"| {' | '.join(cells)} |")
+    text += [f"| {' | '.join(_cells(one))} |" for one in results]
     return "\n".join(text) + "\n"
+
+
+def _section(title: str, one: str, two: str, three: str, rows: list[Mapping[str, Any]]) -> list[str]:
+    table = [
+        f"| {row['id']} | {row['status']} | {_figure(row['speedup'], '.2f')} | {_figure(row['claimed'], '.2f')} "
+        f"| {reason(row) or '–'} |"
+        for row in rows
+    ]
+    head = ["| id | status | speedup here | claimed | why |", "|---|---|---|---|---|"]
+    return [f"## {title}", "", *(line for line in (one, two, three) if line), "", *head, *table, ""]
+
+
+def _reasons(results: Iterable[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    kinds = {
+        "as they were at construction": "computed from parameters at construction, which the judge renews",
+        "values are float16": "errors as of TF32 or half precision, or of a term left out",
+        "TF32 or half-precision": "errors as of TF32 or half precision, or of a term left out",
+        "changed its input": "overwrites its inputs",
+        "Operators of torch": "torch's operators do the work",
+        "installed libraries": "a library's kernels do the work",
+        "did not compile": "does not build",
+        "asks for no computation": "the task asks for no computation",
+        "not deterministic": "the reference is not deterministic",
+    }
+    found: Counter[str] = Counter()
+    for one in results:
+        if one["status"] == "correct":
+            continue
+        why = next((name for part, name in kinds.items() if part in one["feedback"]), "")
+        if one["status"] == "compile_error":
+            why = "does not build"
+        found[why or f"other: {one['status']}"] += 1
+    return found.most_common()
+
+
+def _cells(one: Mapping[str, Any]) -> list[str]:
+    return [
+        one["id"],
+        one["group"],
+        one["status"],
+        ", ".join(found["id"] for found in one["findings"]) or "–",
+        _figure(one["coverage"], ".0%"),
+        _figure(one["speedup"], ".2f"),
+        f"{one['speedup_low']:.2f} to {one['speedup_high']:.2f}" if one["speedup"] else "–",
+        _figure(one["claimed"], ".2f"),
+    ]
 
 
 def _figure(value: float | None, form: str) -> str:

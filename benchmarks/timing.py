@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy
 import torch
+from kernelbench_method import FLUSH_BYTES, mean_ms
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -204,24 +205,6 @@ class Pair:
         self.judging.close()
 
 
-def kernelbench_mean(call: Any, inputs: list[torch.Tensor], flush: torch.Tensor) -> float:
-    """Mean milliseconds of 100 calls between events, after three warm-up calls."""
-    for _ in range(3):
-        call(*inputs)
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(100):
-        torch.cuda.synchronize()
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        flush.zero_()
-        start.record()
-        call(*inputs)
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end))
-    return statistics.fmean(times)
-
-
 def model(source: str, entry: str) -> tuple[Any, list[torch.Tensor]]:
     """The model of a source and its inputs, on the device, in this process."""
     path = Path("/tmp") / f"timing_{secrets.token_hex(4)}.py"  # Triton reads a kernel's text from its file
@@ -233,13 +216,13 @@ def model(source: str, entry: str) -> tuple[Any, list[torch.Tensor]]:
 
 def by_kernelbench(one: str, two: str, runs: int) -> list[float]:
     """Ratios reference / candidate by KernelBench's method."""
-    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     ratios = []
     with torch.no_grad():
         for _ in range(runs):
             (candidate, inputs), (reference, _) = model(one, "ModelNew"), model(two, "Model")
-            first = kernelbench_mean(candidate, inputs, flush)
-            ratios.append(kernelbench_mean(reference, inputs, flush) / first)
+            first = mean_ms(candidate, inputs, flush)
+            ratios.append(mean_ms(reference, inputs, flush) / first)
     return ratios
 
 

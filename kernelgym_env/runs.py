@@ -377,16 +377,24 @@ def _episode(task_id: str, turns: int, played: Sequence[TurnRecord]) -> Episode:
     """The state behind recorded turns, none of which ended the episode."""
     episode = Episode(task_id, turns)
     for record in played:
-        evaluation = record_evaluation(record)
-        episode = episode.after(
-            Turn(
-                clip(str(record.action), MAX_SOURCE_CHARS),
-                at_level(evaluation, _FEEDBACK),
-                evaluation.status.value,
-                record.score,
-                evaluation.speedup,
-                evaluation.speedup_low,
-                evaluation.speedup_high,
-            )
-        )
+        episode = episode.after(turn_of(record, _FEEDBACK))
     return episode
+
+
+def turn_of(record: TurnRecord, feedback: str) -> Turn:
+    """A recorded turn as an episode has it.
+
+    Args:
+        record: of a turn in which something was judged.
+        feedback: the level of what the policy was told.
+    """
+    evaluation = record_evaluation(record)
+    return Turn(
+        clip(str(record.action), MAX_SOURCE_CHARS),
+        at_level(evaluation, feedback),
+        evaluation.status.value,
+        record.score,
+        evaluation.speedup,
+        evaluation.speedup_low,
+        evaluation.speedup_high,
+    )

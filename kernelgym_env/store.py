@@ -70,6 +70,7 @@ class TurnRecord:
         tokens: token ids of the action, None where there are none.
         logprobs: log-probability of each token under the policy that sampled it.
         versions: what it was played with.
+        parent: of a search: the `episode_id` of the turn that it goes on from, ``""`` for none.
         schema: version of this form.
     """
 
@@ -88,6 +89,7 @@ class TurnRecord:
     tokens: Sequence[int] | None = None
     logprobs: Sequence[float] | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    parent: str = ""
     schema: int = SCHEMA
 
     def to_dict(self) -> dict[str, Any]:

@@ -135,7 +135,7 @@ def test_extras_exist() -> None:
     shown = [
         extra for page in PAGES for text in blocks(page, "bash") for extra in re.findall(r"'\.\[([\w-]+)\]'", text)
     ]
-    assert {"gpu-cu12", "gpu-cu13", "kernelbench", "notebooks"} == set(shown) <= set(extras)
+    assert {"gpu-cu12", "gpu-cu13", "kernelbench", "notebooks", "sb3"} == set(shown) <= set(extras)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -27,6 +27,7 @@ Observations:
 - `Exemplars` -- two scored kernels of different speed in the prompt.
 - `HistoryPrompt` -- earlier kernels, summaries and results within a token budget.
 - `ChatObservation` -- chat messages.
+- `NumericObservation` -- numbers, for agents that know no text.
 
 Actions:
 
@@ -50,6 +51,7 @@ from kernelgym_env.wrappers.base import KernelWrapper
 from kernelgym_env.wrappers.guard import AntiHack, LazyOptimization
 from kernelgym_env.wrappers.jump import RewardJump
 from kernelgym_env.wrappers.normalize import RunningNormalizeClip
+from kernelgym_env.wrappers.numeric import NumericObservation
 from kernelgym_env.wrappers.observation import ChatObservation, Exemplars, HistoryPrompt
 from kernelgym_env.wrappers.recording import RecordTrajectory
 from kernelgym_env.wrappers.returns import TerminalOnly, TurnReturns
@@ -92,6 +94,7 @@ __all__ = [
     "ChatObservation",
     "Exemplars",
     "HistoryPrompt",
+    "NumericObservation",
     # actions
     "ExtractCode",
     "ScheduleAction",

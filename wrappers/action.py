@@ -23,6 +23,8 @@ from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.limits import MAX_SOURCE_CHARS
 from kernelgym_env.prompts.reply import parse_reply
 from kernelgym_env.spaces import UnicodeText
+from kernelgym_env.tasks.model import Task
+from kernelgym_env.templates.library import Template, get_template, templates
 from kernelgym_env.wrappers.base import KernelWrapper
 
 __all__ = ["MAX_SCHEDULES", "ExtractCode", "ScheduleAction"]
@@ -134,16 +136,18 @@ class ScheduleAction(KernelWrapper):
     """Lets an agent choose numbers instead of writing text: a template turns the choices into source.
 
     Each knob has a list of values. An action picks one of each, as an array of indices (``MultiDiscrete``, in the
-    order of `knobs`), or all at once as one number (``Discrete``, the last knob changing fastest). The template is a
-    Jinja file; it sees the knobs by name, and ``task``, the environment's task. That makes the environment fit for
-    agents that know no text, such as those of stable-baselines3.
+    order of `knobs`), or all at once as one number (``Discrete``, the last knob changing fastest). The template is one
+    of `kernelgym_env.templates`, e.g. ``"triton/rows"``, which brings its knobs along; or a Jinja file of your own,
+    which sees the knobs by name, and ``task``, the environment's task. That makes the environment fit for agents that
+    know no text, such as those of stable-baselines3; `NumericObservation` is the other half.
 
     ``info["schedule"]`` has the indices of the last action, int64 [knobs], -1 at reset.
 
     Args:
         env: what to wrap; its actions are text.
-        template: path of the template file.
-        knobs: the values of each knob, by name.
+        template: name of a template of the library, or the path of a file.
+        knobs: the values of each knob, by name. A template of the library has its own; values given here are those of
+            its knobs that are left, the other knobs keep theirs.
         discrete: one number for all knobs together.
         forbidden: combinations that make no sense, as dicts of some knobs and their values. They are masked where
             masks can say it (see `action_masks`); chosen all the same, they are evaluated like any other.
@@ -153,9 +157,14 @@ class ScheduleAction(KernelWrapper):
 
     Raises:
         InvalidOptionError: for a template that cannot be read or does not fit the knobs, for knobs without values, an
-            unknown forbidden value, or more than `MAX_SCHEDULES` combinations of a discrete action.
+            unknown forbidden value, or more than `MAX_SCHEDULES` combinations of a discrete action; at reset for a
+            task that a template of the library does not fit.
+        UnknownNameError: for a knob that a template of the library does not have.
 
     >>> import gymnasium as gym, tempfile
+    >>> env = ScheduleAction(gym.make("kernelgym_env:KernelGym/RowSoftmax-v0", pool="fake"), "cpp/rows")
+    >>> env.action_space, list(env.knobs)
+    (MultiDiscrete([2 3 3 2]), ['math', 'chunk', 'unroll', 'threads'])
     >>> with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
     ...     _ = file.write("# fake: speedup={{ block / 64 }}\\nclass ModelNew: ...  # {{ warps }} warps")
     ...     file.flush()
@@ -176,7 +185,7 @@ class ScheduleAction(KernelWrapper):
         self,
         env: gym.Env[Any, Any],
         template: str,
-        knobs: Mapping[str, Sequence[Any]],
+        knobs: Mapping[str, Sequence[Any]] | None = None,
         discrete: bool = False,
         forbidden: Sequence[Mapping[str, Any]] = (),
     ) -> None:
@@ -185,9 +194,14 @@ class ScheduleAction(KernelWrapper):
             raise InvalidOptionError(
                 f"ScheduleAction needs actions that are text, this environment has {env.action_space}."
             )
-        self.knobs = _check_knobs(knobs)
-        self._text = _read(template)
-        _check_template(template, self._text, self.knobs)
+        self._library = _of_library(template, knobs)
+        if self._library is None:
+            self.knobs = _check_knobs(knobs)
+            self._text = _read(template)
+            _check_template(template, self._text, self.knobs)
+        else:
+            self.knobs = {name: list(values) for name, values in self._library.knobs.items()}
+            forbidden = [*forbidden, *self._library.forbidden]
         self._sizes = [len(values) for values in self.knobs.values()]
         self.discrete = bool(discrete)
         if self.discrete:
@@ -203,23 +217,48 @@ class ScheduleAction(KernelWrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
+        task = getattr(self.unwrapped, "task", None)
+        if task is not None:
+            self.check_fit(task)
         return observation, {**info, "schedule": np.full(len(self.knobs), -1, dtype=np.int64)}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        indices = self._indices(action)
+        indices = self.indices(action)
         observation, reward, terminated, truncated, info = self.env.step(self.source(action))
         return observation, reward, terminated, truncated, {**info, "schedule": indices}
 
-    def source(self, action: Any) -> str:
-        """The source that an action stands for.
+    def check_fit(self, task: Task) -> None:
+        """Raise `InvalidOptionError` for a task that a template of the library does not fit."""
+        if self._library is not None:
+            self._library.check_fit(task)
+
+    def choices(self, action: Any) -> dict[str, Any]:
+        """The value of each knob that an action stands for.
 
         Raises:
             gymnasium.error.InvalidAction: if it is not in the action space.
         """
-        chosen = {
-            name: values[index] for (name, values), index in zip(self.knobs.items(), self._indices(action), strict=True)
-        }
-        return str(_compiled(self._text).render(**chosen, task=getattr(self.unwrapped, "task", None)))
+        indices = self.indices(action)
+        return {name: values[index] for (name, values), index in zip(self.knobs.items(), indices, strict=True)}
+
+    def source(self, action: Any, task: Task | None = None) -> str:
+        """The source that an action stands for.
+
+        Args:
+            action: of the action space.
+            task: what it is for; None for the environment's.
+
+        Raises:
+            gymnasium.error.InvalidAction: if it is not in the action space.
+            InvalidOptionError: for a task that a template of the library does not fit.
+        """
+        chosen = self.choices(action)
+        task = getattr(self.unwrapped, "task", None) if task is None else task
+        if self._library is not None:
+            if task is None:
+                raise gym.error.ResetNeeded("Call reset() first; a template of the library needs a task.")
+            return self._library.render(task, chosen)
+        return str(_compiled(self._text).render(**chosen, task=task))
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Which choices are allowed, for sb3-contrib's `MaskablePPO`.
@@ -231,7 +270,12 @@ class ScheduleAction(KernelWrapper):
         """
         return self._masks.copy()
 
-    def _indices(self, action: Any) -> NDArray[np.int64]:
+    def indices(self, action: Any) -> NDArray[np.int64]:
+        """The place of each knob's value that an action stands for, int64 [knobs].
+
+        Raises:
+            gymnasium.error.InvalidAction: if it is not in the action space.
+        """
         # lists too: a vector environment and JSON give them
         given = np.asarray(action)
         wanted: Any = int(given) if self.discrete and given.ndim == 0 and given.dtype.kind in "iu" else given
@@ -265,9 +309,19 @@ class ScheduleAction(KernelWrapper):
         return masks
 
 
-def _check_knobs(knobs: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+def _of_library(template: str, knobs: Mapping[str, Sequence[Any]] | None) -> Template | None:
+    """The template of that name with the values that are left; None for the path of a file."""
+    if template not in {known.name for known in templates()}:
+        return None
+    return get_template(template).restricted(**(_check_knobs(knobs) if knobs else {}))
+
+
+def _check_knobs(knobs: Mapping[str, Sequence[Any]] | None) -> dict[str, list[Any]]:
     if not isinstance(knobs, Mapping) or not knobs:
-        raise InvalidOptionError(f"knobs must be a dict of names and lists of values, got {knobs!r:.200}.")
+        raise InvalidOptionError(
+            f"knobs must be a dict of names and lists of values, got {knobs!r:.200}. Only a template of the library "
+            f"has its own: {', '.join(known.name for known in templates())}."
+        )
     for name, values in knobs.items():
         if not name.isidentifier() or name == "task":
             raise InvalidOptionError(f"A knob's name must be an identifier other than 'task', got {name!r}.")

@@ -40,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         required=True,
         metavar="NAME",
-        help=f"who acts: {', '.join(NAMES)}, script:FILE[,FILE…] (the replies of the turns), or MODULE:NAME",
+        help=f"who acts: {', '.join(NAMES)}, template:BACKEND, script:FILE[,FILE…] (the replies of the turns), or "
+        "MODULE:NAME",
     )
     parser.add_argument(
         "--tasks",

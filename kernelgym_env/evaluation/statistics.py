@@ -65,7 +65,7 @@ def pair_ratio(
     Each block pair gives one ratio, median reference time over median candidate time, so that drift slower than a pair
     cancels. The figure is their Hodges-Lehmann estimate in logarithms (the median of all geometric means of two ratios;
     Hodges and Lehmann, 1963), with Wilcoxon's interval. Where it matters which of a pair runs first, ratios come in two
-    heaps, and their median would be in one or the other by chance; this lies between them, if each order is as frequent.
+    heaps, and their median is in one or the other by chance; this lies between them, if each order is as frequent.
 
     Args:
         reference: times per call by block, in any unit, shape [blocks][calls].

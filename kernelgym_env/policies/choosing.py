@@ -17,10 +17,11 @@ from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.evaluation.result import Evaluation
 from kernelgym_env.policies.base import Action, Policy
 from kernelgym_env.policies.scripted import ScriptedPolicy, first_episode
+from kernelgym_env.policies.template import TemplatePolicy
 
 __all__ = ["NAMES", "SamplerPolicy", "make_policy"]
 
-NAMES = ("first_episode", "sampler")
+NAMES = ("first_episode", "sampler", "template")
 """The policies that have a name of their own."""
 
 
@@ -50,9 +51,9 @@ def make_policy(name: str) -> Policy:
     """A policy by name.
 
     Args:
-        name: one of `NAMES`; ``script:FILE[,FILE…]``, files with the replies of the turns; or ``MODULE:NAME``, a policy
-            of your own, or a class or function that makes one without arguments. The module is also looked for in
-            the working directory.
+        name: one of `NAMES`; ``template:BACKEND[:STRATEGY]``, see `TemplatePolicy`; ``script:FILE[,FILE…]``,
+            files with the replies of the turns; or ``MODULE:NAME``, a policy of your own, or a class or function that
+            makes one without arguments. The module is also looked for in the working directory.
 
     Raises:
         UnknownNameError: for another name.
@@ -62,9 +63,15 @@ def make_policy(name: str) -> Policy:
         return first_episode()
     if name == "sampler":
         return SamplerPolicy()
+    if name == "template":
+        return TemplatePolicy()
     kind, colon, rest = name.partition(":")
     if not colon or not kind or not rest:
-        raise unknown_name("policy", name, (*NAMES, "script:FILE[,FILE…]", "MODULE:NAME"))
+        raise unknown_name(
+            "policy", name, (*NAMES, "template:BACKEND[:STRATEGY]", "script:FILE[,FILE…]", "MODULE:NAME")
+        )
+    if kind == "template":
+        return TemplatePolicy(*rest.split(":", 1))
     if kind == "script":
         return ScriptedPolicy([_text(Path(part)) for part in rest.split(",")])
     return _imported(name, kind, rest)

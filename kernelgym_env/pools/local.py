@@ -27,6 +27,7 @@ from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.source import check_format
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.pools.judge_process import JudgeFault, JudgeProcess
+from kernelgym_env.pools.second_device import settled, wants_another
 from kernelgym_env.pools.software import software
 
 __all__ = ["LocalPool"]
@@ -45,6 +46,13 @@ class _Job:
     future: Future[Evaluation] = field(compare=False)
     device: str = field(compare=False)
     queued: float = field(compare=False, default_factory=time.perf_counter)
+    first: Evaluation | None = field(compare=False, default=None)
+    """What another device said, which is to be confirmed by one that is not that one."""
+
+    def fits(self, device: str) -> bool:
+        """Whether a device may run it."""
+        asked = device == self.device or device.startswith(f"{self.device}:")
+        return asked and (self.first is None or self.first.device != device)
 
 
 class LocalPool:
@@ -157,7 +165,7 @@ class LocalPool:
                     return None
                 if not self._paused:
                     device = _device_of(lane)
-                    fitting = [job for job in self._jobs if device == job.device or device.startswith(f"{job.device}:")]
+                    fitting = [job for job in self._jobs if job.fits(device)]
                     if fitting:
                         job = min(fitting)
                         self._jobs.remove(job)
@@ -167,7 +175,7 @@ class LocalPool:
 
     def _run(self, lane: str) -> None:
         while (job := self._take(lane)) is not None:
-            if not job.future.set_running_or_notify_cancel():
+            if job.first is None and not job.future.set_running_or_notify_cancel():
                 continue
             waited = time.perf_counter() - job.queued
             try:
@@ -178,9 +186,30 @@ class LocalPool:
             stages = dict(evaluation.stages_s)
             stages["queue"] += waited
             stages["total"] += waited
+            evaluation = replace(evaluation, stages_s=stages)
+            if job.first is not None:
+                evaluation = settled(job.first, evaluation)
+            elif self._goes_on(job, lane, evaluation):
+                continue
             with self._condition:
                 self._counts[evaluation.status.value] += 1
-            job.future.set_result(replace(evaluation, stages_s=stages))
+            job.future.set_result(evaluation)
+
+    def _goes_on(self, job: _Job, lane: str, evaluation: Evaluation) -> bool:
+        """Queue a job for another device of the same kind, if its figure asks for one and the caller named none."""
+        here, names = _device_of(lane), devices.cuda_device_names()
+        if job.device != "cuda" or not wants_another(evaluation):
+            return False
+        if names.count(names[int(here.partition(":")[2])]) < len(names):
+            return False  # of several kinds, the job might wait for one that differs
+        if len(names) < 2:
+            return False
+        with self._condition:
+            if self._closed:
+                return False
+            heapq.heappush(self._jobs, replace(job, first=evaluation, queued=time.perf_counter()))
+            self._condition.notify_all()
+        return True
 
     def _evaluate(self, lane: str, submission: Submission) -> Evaluation:
         """Ask the lane's judge; a fault gets a fresh judge, twice."""
@@ -278,7 +307,10 @@ class LocalPool:
             self._judges = {}
             self._condition.notify_all()
         for job in jobs:
-            job.future.cancel()
+            if job.first is not None:
+                job.future.set_result(job.first)
+            else:
+                job.future.cancel()
         for judge in judges:
             judge.close()
         for thread in self._lanes.values():

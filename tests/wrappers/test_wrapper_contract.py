@@ -56,6 +56,7 @@ CASES = {
     "Exemplars": {"path": "{store}", "count": 3, "edges": [1.0, 2.0], "temperature": 2.0, "collect": False},
     "HistoryPrompt": {"token_budget": 3000, "counter": "wrapper_helpers:words", "ask": False},
     "ChatObservation": {"system": "You write kernels."},
+    "NumericObservation": {},
     "ExtractCode": {"pick": "last", "languages": ["python", ""], "unfenced": True},
     "ScheduleAction": {
         "template": "{template}",
@@ -152,6 +153,8 @@ def test_defaults_are_recorded_too(case):
         for name, parameter in list(inspect.signature(wrapper).parameters.items())[1:]
         if parameter.default is inspect.Parameter.empty
     }
+    if wrapper is wrappers.ScheduleAction:  # only a template of the library has knobs of its own
+        needed["knobs"] = arguments["knobs"]
     env = wrapper(fake(), **needed)
     assert set(env.spec.additional_wrappers[-1].kwargs) == set(arguments)
     assert gym.make(EnvSpec.from_json(env.spec.to_json())).spec == env.spec

@@ -1,0 +1,59 @@
+"""The command `kernelgym search`."""
+
+import json
+
+import pytest
+
+from kernelgym_env.cli import main
+
+
+def test_it_searches_and_goes_on(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    command = [
+        "search",
+        str(tmp_path / "s"),
+        "--policy",
+        "sampler",
+        "--tasks",
+        "KernelGym/RowSum",
+        "--pool",
+        "simulated",
+    ]
+    beam = ["--method", "beam", "--width", "4", "--turns", "2", "--keep", "2", "--rounds", "2"]
+    assert main([*command, *beam, "--evaluations", "5", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)["results"][0]
+    assert (first["evaluations"], first["complete"]) == (5, False)
+    assert main([*command, *beam, "--json"]) == 0
+    (second,) = json.loads(capsys.readouterr().out)["results"]
+    assert (second["evaluations"], second["complete"]) == (16, True)
+    assert second["curve"][:5] == first["curve"]
+    assert main([*command, *beam]) == 0
+    assert "KernelGym/RowSum" in capsys.readouterr().out
+
+
+def test_its_file_is_one_that_other_commands_take(tmp_path, capsys):
+    folder = tmp_path / "s"
+    command = ["search", str(folder), "--policy", "sampler", "--tasks", "KernelGym/RowSum", "--pool", "simulated"]
+    assert main([*command, "--method", "best_of_n", "--n", "8"]) == 0
+    assert main(["report", str(folder / "KernelGym-RowSum" / "turns.jsonl"), "--json"]) == 0
+    capsys.readouterr()
+
+
+def test_nothing_correct_is_a_negative_verdict(tmp_path, capsys):
+    command = ["search", str(tmp_path), "--policy", "template", "--tasks", "KernelGym/RowCumsum", "--pool", "fake"]
+    assert main([*command, "--method", "best_of_n", "--n", "2"]) == 1
+    assert "–" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--method", "beam", "--n", "3"], "--n is an option of best_of_n; beam has --width"),
+        (["--limit", "0"], "--limit must be at least 1"),
+        (["--evaluations", "0"], "evaluations must be"),
+    ],
+)
+def test_mistakes(arguments, said, tmp_path, capsys):
+    common = ["search", str(tmp_path), "--policy", "sampler", "--tasks", "KernelGym/RowSum", "--pool", "fake"]
+    assert main([*common, *arguments]) == 2
+    assert said in capsys.readouterr().err
