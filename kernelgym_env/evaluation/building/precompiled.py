@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _HEADER = "torch/extension.h"
 _LEVELS = {"-O2", "-O3"}  # those of the full headers are twice as large, and used when something fails
 _MAKE_S = 300.0
-_MOST = 24
+_MOST = 16
 _ROOM_BYTES = 4 << 30
 _OUT = "header.gch"
 
@@ -100,13 +100,15 @@ class Precompiled:
         folder = self.folder / key
         done = folder / f"{_HEADER}.gch"
         if done.exists():
+            os.utime(folder)  # what is used is the last to go
             return folder
         self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         with open(self.folder / f"{key}.lock", "w", encoding="ascii") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # another judge may be making it
             if done.exists():
                 return folder
-            if len(list(self.folder.glob("*.lock"))) > _MOST or shutil.disk_usage(self.folder).free < _ROOM_BYTES:
+            self._make_room()
+            if shutil.disk_usage(self.folder).free < _ROOM_BYTES:
                 raise OSError("there is no room for it")
             for name, text in texts.items():
                 path = folder / name
@@ -116,6 +118,16 @@ class Precompiled:
                 path.chmod(0o755 if path.is_dir() else 0o644)
             self._make(folder, done, [*compiler.split(), "-I", str(folder), *flags])
         return folder
+
+    def _make_room(self) -> None:
+        """Remove those that were not used for the longest, such as an earlier torch's, so that one more fits.
+
+        A compiler that reads one just now goes on; one that begins does without.
+        """
+        made = sorted((path for path in self.folder.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
+        for old in made[: max(0, len(made) + 1 - _MOST)]:
+            shutil.rmtree(old, ignore_errors=True)
+            old.with_suffix(".lock").unlink(missing_ok=True)
 
     def _make(self, folder: Path, done: Path, command: list[str]) -> None:
         header = str(folder / _HEADER)
