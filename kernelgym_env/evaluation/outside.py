@@ -15,10 +15,12 @@ takes, is a bound for whoever has kept the results of a batch; its output is com
 
 A submission may also compute where nobody measures: when its output is looked at, or on the way to its answer. So the
 judge's wall clock is read around each command that is timed, too, and what it shows beyond the reported times is held
-against the same of the reference's own process, which does the like.
+against the same of the reference's own process, which does the like: all of it together, and call by call, since times
+that are wrong in some calls only can move a speedup and no median.
 
 - `outside_us` -- microseconds that a call takes at the least.
 - `hidden_us` -- microseconds of a call that were not reported.
+- `supported` -- the speedup that is left where each call takes what the judge's clock shows of it.
 - `overstated` -- by what factor a reported time falls short of it.
 """
 
@@ -32,10 +34,10 @@ from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.judging import Judging
 from kernelgym_env.evaluation.reference import Reference
-from kernelgym_env.evaluation.statistics import bootstrap_median
+from kernelgym_env.evaluation.statistics import bootstrap_median, pair_ratio
 from kernelgym_env.evaluation.workers import Worker
 
-__all__ = ["DISAGREE", "TAMPERED", "hidden_us", "outside_us", "overstated"]
+__all__ = ["DISAGREE", "TAMPERED", "hidden_us", "outside_us", "overstated", "supported"]
 
 DISAGREE = 1.25
 """Factor from which on the slower figure counts."""
@@ -54,6 +56,9 @@ _QUEUED = 64
 _FEW = 4
 _CYCLES_PER_S = 2e9
 _QUANTILES = (0.5, 0.2)
+_USUAL = 0.9
+"""Share of the twin's commands that show no more than what is left out of account in a single call."""
+
 _HONEST_US = {"cpu": 50.0, "cuda": 150.0}
 _SLACK_S = {"slope": 3e-6, "single": 50e-6}
 """What a GPU's call may seem to take longer from outside: a launch after the other, and the way to the device's end."""
@@ -224,6 +229,36 @@ def hidden_us(candidate: Sequence[float], twin: Sequence[float], *, on_cpu: bool
         return low - high - honest
 
     return max(0.0, *map(beyond, _QUANTILES))
+
+
+def supported(
+    reference: Sequence[Sequence[float]],
+    candidate: Sequence[Sequence[float]],
+    beyond: Sequence[float],
+    twin: Sequence[float],
+    *,
+    on_cpu: bool,
+) -> float:
+    """The speedup where each call of the candidate takes what its command's wall time leaves unexplained, too.
+
+    Left out of account is as much as nearly all of the twin's commands leave, and what honest processes may differ in.
+
+    Args:
+        reference: times per call by block, in microseconds, shape [blocks][calls].
+        candidate: the same for the candidate, as reported.
+        beyond: as `hidden_us` takes it, of each call, or of each block where one command makes all its calls.
+        twin: the same of the reference's process.
+        on_cpu: whether the calls ran on a CPU.
+
+    >>> supported([[900.0]] * 8, [[900.0], [100.0]] * 4, [200.0, 1000.0] * 4, [200.0] * 8, on_cpu=True) < 1.1
+    True
+    """
+    _, _, most = bootstrap_median(twin, quantile=_USUAL)
+    most += _HONEST_US["cpu" if on_cpu else "cuda"]
+    by_block = len(beyond) == len(candidate)
+    rest = iter([value for value, block in zip(beyond, candidate, strict=True) for _ in block] if by_block else beyond)
+    whole = [[value + max(0.0, next(rest) - most) for value in block] for block in candidate]
+    return pair_ratio(reference, whole)[0]
 
 
 def overstated(reported_us: float, outside: float) -> float:

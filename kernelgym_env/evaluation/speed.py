@@ -29,7 +29,7 @@ from kernelgym_env.evaluation.feedback import without_values
 from kernelgym_env.evaluation.judging import Judging, Outcome
 from kernelgym_env.evaluation.measure import Given, Side, measure
 from kernelgym_env.evaluation.neighbours import compare, look
-from kernelgym_env.evaluation.outside import DISAGREE, hidden_us, outside_us, overstated
+from kernelgym_env.evaluation.outside import DISAGREE, hidden_us, outside_us, overstated, supported
 from kernelgym_env.evaluation.reference import Case, Reference, TaskError
 from kernelgym_env.evaluation.statistics import rerun_interval, timing
 from kernelgym_env.evaluation.timing_rules import reported, timing_rule
@@ -169,7 +169,7 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
                 mine, theirs, judging.protocol, rng, most_calls=most, each=way.each, between=inputs.compare
             )
         began = time.perf_counter()
-        factor = _overstated(judging, mine, theirs, inputs.contents, reference)
+        factor = _overstated(judging, mine, theirs, inputs.contents, reference, result.speedup)
         judging.stages.add("timing", time.perf_counter() - began)
     judging.stages.add("queue", waited)
     judging.stages.add("timing", result.busy_s)
@@ -291,15 +291,21 @@ def _ready(judging: Judging, worker: Worker, contents: Contents, reference: Refe
     judging.present(worker, contents.case, reference)
 
 
-def _overstated(judging: Judging, side: Side, twin: Side, contents: Contents, reference: Reference) -> float:
+def _overstated(
+    judging: Judging, side: Side, twin: Side, contents: Contents, reference: Reference, speedup: float
+) -> float:
     """Factor by which the candidate's own clock overstates its speed; 1 where both clocks agree."""
     reported_us = timing(side.blocks, "").median_us
-    hidden = hidden_us(side.beyond_us, twin.beyond_us, on_cpu=judging.device == "cpu")
+    on_cpu = judging.device == "cpu"
+    hidden = hidden_us(side.beyond_us, twin.beyond_us, on_cpu=on_cpu)
     factor, hidden_factor = 1.0, overstated(reported_us, reported_us + hidden)
+    left = supported(twin.blocks, side.blocks, side.beyond_us, twin.beyond_us, on_cpu=on_cpu)
+    hidden_factor = max(hidden_factor, overstated(left, speedup))  # times that are wrong in a part of the calls
     judging.beyond_us = {
         "candidate": statistics.median(side.beyond_us),
         "reference": statistics.median(twin.beyond_us),
         "hidden": hidden,
+        "supported": left,
     }
     for _ in range(2):
         outside = outside_us(judging, side.worker, contents, reference, reported_us)

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from programs import QUICK, task
 
-from kernelgym_env.evaluation.outside import hidden_us, overstated
+from kernelgym_env.evaluation.outside import DISAGREE, hidden_us, overstated, supported
 from kernelgym_env.evaluation.protocols import Deadlines
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.speed import resolved
+from kernelgym_env.evaluation.statistics import pair_ratio
 from kernelgym_env.evaluation.submission import Submission
 
 SLOW = task("        return args[0].sin().cos().sin().cos() * self.w", "[torch.randn(2048, 256)]",
@@ -99,6 +100,37 @@ def test_what_is_hidden_in_each_call_shows_on_a_busy_machine():
     busy = [[400 + rng.choice((0, 0, 3000)) * rng.random() for _ in range(60)] for _ in range(2)]
     assert hidden_us(*busy, on_cpu=True) == 0.0
     assert hidden_us([value + 1500 for value in busy[0]], busy[1], on_cpu=True) > 1000
+
+
+@pytest.mark.parametrize(("lies", "of", "factor"), [(3, 8, 4), (4, 9, 9), (3, 10, 100), (1, 2, 3)])
+@pytest.mark.parametrize("calls", [1, 6])
+@pytest.mark.parametrize("on_cpu", [True, False])
+def test_times_that_are_wrong_in_some_blocks_gain_nothing(lies, of, factor, calls, on_cpu):
+    rng = random.Random(0)
+    true = [[rng.gauss(5000, 50) for _ in range(calls)] for _ in range(40)]
+    theirs = [[rng.gauss(5000, 50) for _ in range(calls)] for _ in range(40)]
+    reported = [[us / factor for us in block] if n * lies % of < lies else block for n, block in enumerate(true)]
+    hidden = [sum(block) - sum(told) for block, told in zip(true, reported, strict=True)]
+    if on_cpu:  # a command a call
+        beyond = [us - told for a, b in zip(true, reported, strict=True) for us, told in zip(a, b, strict=True)]
+    else:
+        beyond = [us / calls for us in hidden]
+    beyond, twin = ([us + rng.uniform(200, 260) for us in side] for side in (beyond, [0.0] * len(beyond)))
+    paid = pair_ratio(theirs, reported)[0]
+    left = supported(theirs, reported, beyond, twin, on_cpu=on_cpu)
+    assert left == pytest.approx(1, rel=0.05)
+    assert overstated(left, paid) > DISAGREE
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("calls", [1, 20])
+def test_a_busy_machine_is_not_held_against_a_fast_kernel(share, calls):
+    rng = random.Random(1)
+    n = 20 * calls
+    mine, theirs = ([[rng.gauss(us, us / 40) for _ in range(calls)] for _ in range(20)] for us in (100, 5000))
+    beyond, twin = ([300 + (rng.random() < share) * rng.uniform(0, 4000) for _ in range(n)] for _ in range(2))
+    left = supported(theirs, mine, beyond, twin, on_cpu=True)
+    assert overstated(left, pair_ratio(theirs, mine)[0]) < DISAGREE
 
 
 @pytest.mark.parametrize("figures", [(2.0, 1.2, 2.6), (1.0, 1.0, 1.0)])
