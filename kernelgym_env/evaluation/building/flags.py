@@ -123,7 +123,7 @@ def profile(flags: Sequence[str]) -> list[str] | None:
     others = [flag for flag in kept if not flag.startswith("-std=")]
     if len(standards) != 1 or not _WITHOUT_EFFECT.fullmatch(standards[0]) or frozenset(others) not in _PROFILES:
         return None
-    return standards + sorted(set(others), key=others.index)
+    return standards + sorted(set(others))
 
 
 def folders_in(flags: Sequence[str]) -> list[str]:

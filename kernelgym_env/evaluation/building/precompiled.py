@@ -16,7 +16,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kernelgym_env.evaluation.building import flags as known_flags
@@ -46,22 +46,27 @@ class Precompiled:
 
     Attributes:
         spent_s: wall seconds that went into making some.
+        made: how many were made, or tried to be.
     """
 
     def __init__(self, zygote: Zygote, folder: Path) -> None:
         self.zygote = zygote
         self.folder = folder
         self.spent_s = 0.0
+        self.made = 0
         self._known: dict[str, Path | None] = {}
         self._lock = threading.Lock()
 
-    def find(self, flags: Sequence[str], kind: str, compiler: str) -> Path | None:
+    def find(
+        self, flags: Sequence[str], kind: str, compiler: str, may_make: Callable[[], bool] = lambda: True
+    ) -> Path | None:
         """The folder to put before torch's, None where there is no precompiled header for such flags.
 
         Args:
             flags: of the unit.
             kind: ``"slim"`` or ``"full"``.
             compiler: the C++ compiler, which must be GCC's.
+            may_make: whether one may be made; else it is None, this time, where there is none.
         """
         wanted = known_flags.profile(flags)
         folders = known_flags.folders_in(flags)
@@ -75,14 +80,19 @@ class Precompiled:
             if memo not in self._known:
                 start = time.perf_counter()
                 try:
-                    self._known[memo] = self._made(kind, [*macros, *wanted], folders, compiler)
+                    found = self._made(kind, [*macros, *wanted], folders, compiler, may_make)
+                    if found is None:
+                        return None
+                    self._known[memo] = found
                 except (OSError, WorkerEnded, ZygoteError, SandboxError) as error:
                     _log.warning("no precompiled header for %s: %s", wanted, error)
                     self._known[memo] = None
                 self.spent_s += time.perf_counter() - start
             return self._known[memo]
 
-    def _made(self, kind: str, wanted: list[str], folders: list[str], compiler: str) -> Path:
+    def _made(
+        self, kind: str, wanted: list[str], folders: list[str], compiler: str, may_make: Callable[[], bool]
+    ) -> Path | None:
         if kind == "slim":
             texts = headers.slim_headers(installed.include(), None)
         else:
@@ -102,6 +112,9 @@ class Precompiled:
         if done.exists():
             os.utime(folder)  # what is used is the last to go
             return folder
+        if not may_make():
+            return None
+        self.made += 1
         self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         with open(self.folder / f"{key}.lock", "w", encoding="ascii") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # another judge may be making it

@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from kernelgym_env.evaluation.building import flags, headers, installed
 from kernelgym_env.evaluation.building.cache import Kept, ObjectCache
 from kernelgym_env.evaluation.building.precompiled import Precompiled
 from kernelgym_env.evaluation.sandbox.plan import on
-from kernelgym_env.evaluation.workers import Zygote
+from kernelgym_env.evaluation.workers import WorkerEnded, Zygote
 from kernelgym_env.keeping import digest
 
 __all__ = ["Build", "Builder"]
@@ -35,11 +35,16 @@ _KINDS = ("cxx", "nvcc")
 _MOST_UNITS = 16  # as many descriptors go with one message
 _MOST_TEXT = 1 << 20
 _RECENT = 32
+_MOST_BYTES = 256 << 20
+_MOST_HEADERS = 2  # one of each kind, for one set of flags
 _SLIM, _OUT, _HEADER = "slim", "object.o", "torch/extension.h"
 _NAME = re.compile(r"[A-Za-z0-9_][\w.+-]{0,120}")
 # what the same text gives differently at another time, or takes from files that are not in the key
 _UNSTEADY = re.compile(r"__DATE__|__TIME(STAMP)?__")
-_READS = re.compile(r"\.incbin|__has_include|__has_embed|#\s*embed")
+_READS = re.compile(
+    r"\.inc\b|\.incbin|\.include\b|__has_include|__has_embed|#\s*embed|#\s*(include|include_next|import)\s*[<\"](/|[^>\"\n]*\.\.)"
+)
+_SPLICE = re.compile(r"\\[ \t]*\r?\n")
 _FIRST = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*#\s*include\s*<torch/extension\.h>", re.DOTALL)
 
 
@@ -57,12 +62,14 @@ class Build:
         fallbacks: how often slim headers did not suffice.
         declined: why builds were left to torch.
         prepared_s: seconds that went into headers precompiled for all to come.
+        headers: how many those are.
     """
 
     units: list[dict[str, Any]] = field(default_factory=list)
     fallbacks: int = 0
     declined: list[str] = field(default_factory=list)
     prepared_s: float = 0.0
+    headers: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -80,6 +87,15 @@ class _Unit:
     name: str
     text: str
     flags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Allowance:
+    """What one request may take: seconds left, whether a header may be precompiled now, and seconds at first."""
+
+    left: Callable[[], float]
+    may_make: Callable[[], bool]
+    seconds: float
 
 
 class Builder:
@@ -119,8 +135,17 @@ class Builder:
             build.declined.append(str(declined))
             return {"declined": str(declined)}, [], 0.0
         before = self.precompiled.spent_s
-        with ThreadPoolExecutor(max_workers=max(1, min(len(units), len(os.sched_getaffinity(0))))) as pool:
-            done = list(pool.map(lambda unit: self._unit(unit, seconds), units))
+        allowed = self._allowance(seconds, build)
+        try:
+            with ThreadPoolExecutor(max_workers=max(1, min(len(units), len(os.sched_getaffinity(0))))) as pool:
+                done = list(pool.map(lambda unit: self._unit(unit, allowed), units))
+            if sum(len(kept.data) for kept, *_ in done) > _MOST_BYTES:
+                raise _Declined("objects that are too large")
+        except _Declined as declined:
+            build.declined.append(str(declined))
+            return {"declined": str(declined)}, [], self.precompiled.spent_s - before
+        finally:
+            build.prepared_s += self.precompiled.spent_s - before
         answers, fds = [], []
         for unit, (kept, code, how, took, fell_back) in zip(units, done, strict=True):
             build.units.append({"name": unit.name, "how": how, "seconds": round(took, 3), "ok": code == 0})
@@ -129,8 +154,20 @@ class Builder:
             if code == 0:
                 fds.append(_sealed(kept.data))
         prepared = self.precompiled.spent_s - before
-        build.prepared_s += prepared
         return {"units": answers}, fds, prepared
+
+    def _allowance(self, seconds: float, build: Build) -> _Allowance:
+        """What a request may take: all compilers together so many seconds, and an evaluation so many headers."""
+        start, spent = time.monotonic(), self.precompiled.spent_s
+
+        def left() -> float:
+            return seconds + self.precompiled.spent_s - spent - (time.monotonic() - start)
+
+        def may_make() -> bool:
+            build.headers += 1
+            return build.headers <= _MOST_HEADERS
+
+        return _Allowance(left, may_make, seconds)
 
     # what is asked for
 
@@ -151,7 +188,7 @@ class Builder:
         ccbin = os.environ.get("CC", "")
         if not flags.known(told, installed.folders(), ccbin=ccbin, nvcc=kind == "nvcc"):
             raise _Declined("flags that are not on the list")
-        if _READS.search(text):
+        if _READS.search(_SPLICE.sub("", text)):
             raise _Declined("a source that looks at files")
         return made
 
@@ -192,7 +229,7 @@ class Builder:
             }
         )
 
-    def _unit(self, unit: _Unit, seconds: float) -> tuple[Kept, int, str, float, bool]:
+    def _unit(self, unit: _Unit, allowed: _Allowance) -> tuple[Kept, int, str, float, bool]:
         start = time.perf_counter()
         key = self._key(unit)
         with self._lock:
@@ -200,42 +237,44 @@ class Builder:
         kept = kept or self.cache.find(key)
         if kept is not None:
             return kept, 0, "cached", time.perf_counter() - start, False
-        kept, code, fell_back, lasting = self._compile(unit, seconds)
+        kept, code, fell_back, lasting = self._compile(unit, allowed)
         if code == 0:
             with self._lock:
                 self._recent[key] = kept
-                while len(self._recent) > _RECENT:
+                while len(self._recent) > _RECENT or sum(len(one.data) for one in self._recent.values()) > _MOST_BYTES:
                     self._recent.popitem(last=False)
             if lasting:
                 self.cache.keep(key, kept)
         return kept, code, kept.how, time.perf_counter() - start, fell_back
 
-    def _compile(self, unit: _Unit, seconds: float) -> tuple[Kept, int, bool, bool]:
+    def _compile(self, unit: _Unit, allowed: _Allowance) -> tuple[Kept, int, bool, bool]:
         """The object and what the compiler said, its exit code, whether slim headers failed, whether to keep it."""
         slim = self._slim(unit)
         if slim is not None:
             files = {f"{_SLIM}/{path}": text for path, text in slim.items()}
-            kept, code, lasting = self._run(unit, "slim", files, seconds)
+            kept, code, lasting = self._run(unit, "slim", files, allowed)
             if code == 0:
                 return kept, code, False, lasting
-        kept, code, lasting = self._run(unit, "full", {}, seconds)
+        kept, code, lasting = self._run(unit, "full", {}, allowed)
         return kept, code, slim is not None and code == 0, lasting
 
-    def _run(self, unit: _Unit, kind: str, files: dict[str, str], seconds: float) -> tuple[Kept, int, bool]:
+    def _run(self, unit: _Unit, kind: str, files: dict[str, str], allowed: _Allowance) -> tuple[Kept, int, bool]:
         choices, reads = [], []
         if unit.kind == "cxx" and _FIRST.match(unit.text):  # nothing may come before a precompiled header
-            folder = self.precompiled.find(unit.flags, kind, self._compiler(unit))
+            folder = self.precompiled.find(unit.flags, kind, self._compiler(unit), allowed.may_make)
             if folder is not None:
                 choices.append(self._choice(unit, f"{kind} precompiled", str(folder), needs=[str(folder / _HEADER)]))
                 reads.append(str(folder))
         choices.append(self._choice(unit, kind, _SLIM if files else ""))
+        if (left := allowed.left()) <= 0:
+            raise WorkerEnded("timeout", f"its compilers took more than {allowed.seconds:g} s")
         worker = self.zygote.fork({}, role="compile", reads=reads)
         try:
-            told = worker.ask({"files": {unit.name: unit.text, **files}, "choices": choices}, seconds)
+            told = worker.ask({"files": {unit.name: unit.text, **files}, "choices": choices}, left)
             code = int(told["code"])
             kept = Kept(_read(worker.folder / _OUT) if code == 0 else b"", str(told["output"]), str(told["name"]))
             confined = any(on(worker.isolation, layer) for layer in ("view", "landlock_files"))
-            return kept, code, confined and not _UNSTEADY.search(unit.text)
+            return kept, code, confined and not _UNSTEADY.search(_SPLICE.sub("", unit.text))
         finally:
             worker.close()
 
@@ -257,6 +296,8 @@ def _listed(request: object) -> list[object]:
 def _read(path: Path) -> bytes:
     """A file that a compiler wrote, and nothing that a link leads to."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+            raise _Declined("objects that are too large")
         return file.read()
 
 

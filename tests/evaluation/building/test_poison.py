@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytest
 from conftest import Judge
 
 from kernelgym_env.evaluation.building.service import Build, Builder
 from kernelgym_env.evaluation.result import Status
+from kernelgym_env.evaluation.workers import WorkerEnded, Zygote
 
 CASES = Path(__file__).resolve().parents[2] / "redteam" / "cases"
 TEXT = "int planted() { return 1; }\n"
@@ -122,6 +124,11 @@ def test_what_changes_with_time_is_not_kept(builder: Builder, ask: Any) -> None:
         {"flags": ["-O3"] * 1000},
         {"text": 'asm(".incbin \\"/etc/passwd\\"");'},
         {"text": "#if __has_include(<x.h>)\n#endif"},
+        {"text": "#if __has_incl\\\nude(<x.h>)\n#endif"},
+        {"text": 'asm(".inc" "bin \\"/etc/passwd\\"");'},
+        {"text": 'asm(".include \\"/etc/passwd\\"");'},
+        {"text": '#include "/proc/uptime"\n'},
+        {"text": "# \\\n include <x/../../y.h>\n"},
         {"text": "x" * (1 << 21)},
         {"text": 7},
     ],
@@ -142,10 +149,71 @@ def test_a_source_cannot_read_what_is_private_while_it_is_compiled(ask: Any, bui
     secret.parent.mkdir(parents=True, exist_ok=True)
     secret.write_text("#error kept-to-itself\n")
     for path in (secret, Path.home() / ".bashrc", Path(__file__)):
-        answer, fds, _ = ask(text=f'#include "{path}"\n')
+        answer, fds, _ = ask(text=f'#define PATH "{path}"\n#include PATH\n')
         assert answer["units"][0]["code"] != 0 and not fds
         assert "kept-to-itself" not in answer["units"][0]["output"]
         assert "No such file" in answer["units"][0]["output"] or "denied" in answer["units"][0]["output"]
+
+
+def test_a_name_in_two_lines_does_not_hide_what_changes_with_time(builder: Builder, ask: Any) -> None:
+    before = len(contents(builder.cache.folder))
+    _, fds, build = ask(text="const char* when() { return __TI\\\nME__; }\n")
+    os.close(fds[0])
+    assert build.units[0]["ok"] and len(contents(builder.cache.folder)) == before
+
+
+def test_the_judge_takes_no_object_that_would_fill_its_memory(builder: Builder, ask: Any) -> None:
+    before = sum(len(kept.data) for kept in builder._recent.values())
+    answer, fds, build = ask(text='asm(".data\\n.zero 600000000");\n')
+    assert answer == {"declined": "objects that are too large"} and not fds and build.declined
+    assert sum(len(kept.data) for kept in builder._recent.values()) == before
+
+
+class SlowCompilers:
+    """In place of a fork server: compilers that take long, and fail just before their deadline."""
+
+    isolation: ClassVar[dict[str, str]] = {}
+
+    def fork(self, *_: Any, **__: Any) -> SlowCompilers:
+        return self
+
+    def ask(self, _: Any, seconds: float) -> dict[str, Any]:
+        time.sleep(min(0.4, seconds))
+        return {"code": 1, "output": "", "name": "full"}
+
+    def close(self) -> None:
+        """As a worker has it."""
+
+
+def test_all_compilers_of_a_request_share_its_deadline(tmp_path: Path, flags: list[str]) -> None:
+    units = [
+        {"kind": "cxx", "name": f"m{n}.cpp", "text": f"// {n}\n", "flags": flags, "compiler": "c++"} for n in range(16)
+    ]
+    asked = Builder(cast("Zygote", SlowCompilers()), tmp_path)
+    cores = len(os.sched_getaffinity(0))
+    start = time.monotonic()
+    if cores < 32:
+        with pytest.raises(WorkerEnded, match="its compilers took more than"):
+            asked.build({"units": units}, 0.5, Build())
+    assert time.monotonic() - start < 2
+
+
+def test_no_submission_has_headers_made_without_end(tmp_path: Path, flags: list[str]) -> None:
+    asked = Builder(cast("Zygote", SlowCompilers()), tmp_path)
+    made: list[str] = []
+
+    def counted(folder: Path, *_: object) -> None:
+        made.append(folder.name)
+        raise OSError("not in this test")
+
+    asked.precompiled._make = counted  # type: ignore[method-assign]
+    for options in ("-O2", "-O3 -fopenmp", "-fopenmp -O3", "-O3 -ffast-math", "-O3 -march=native") * 2:
+        text = "#include <torch/extension.h>\nsyntax error\n"
+        told = [*flags, *options.split()]
+        unit = {"kind": "cxx", "name": "m.cpp", "text": text, "flags": told, "compiler": "c++"}
+        build = Build(headers=len(made))
+        asked.build({"units": [unit]}, 60.0, build)
+    assert len(made) == 2
 
 
 @pytest.mark.slow
