@@ -64,7 +64,7 @@ def needed(earlier: list[str], line: str) -> list[str]:
 def written(line: str) -> set[str]:
     """What a command writes that another one may take."""
     _, command, *arguments = line.split()
-    return {"run": set(arguments[:1]), "export": set(arguments[2:3])}.get(command, set())
+    return {"run": set(arguments[:1]), "search": set(arguments[:1]), "export": set(arguments[2:3])}.get(command, set())
 
 
 @pytest.fixture
