@@ -275,8 +275,8 @@ class KernelCallback(BaseCallback):
 
     At the end of each rollout, over the turns since the last: ``kernel/correct``, ``kernel/fast_1``, ``kernel/fast_2``
     (shares of turns), ``kernel/geomean`` (of correct ones), ``kernel/best`` and ``kernel/evaluations`` (so far),
-    ``kernel/faults`` (left out of the rest), and ``finding/<id>`` for each finding that came up. With ``tensorboard_log=`` of the model they are
-    scalars of TensorBoard.
+    ``kernel/faults`` (left out of the rest), and ``finding/<id>`` for each finding that came up. With
+    ``tensorboard_log=`` of the model they are scalars of TensorBoard.
 
     Args:
         best: file that gets the task, the speedup and the schedule of the best kernel so far, as JSON: the indices and,
