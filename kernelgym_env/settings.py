@@ -4,6 +4,7 @@
 |---|---|---|
 | ``KERNELGYM_CACHE_DIR`` | where caches live | ``$XDG_CACHE_HOME/kernelgym`` or ``~/.cache/kernelgym`` |
 | ``KERNELGYM_RUNTIME_DIR`` | scratch folders and device locks | ``kernelgym-<uid>`` in the temporary folder |
+| ``KERNELGYM_FAST_BUILDS`` | ``0`` has torch alone build extensions, see ``docs/builds.md`` | ``1`` |
 | ``KERNELBENCH_DIR`` | a KernelBench checkout, its ``KernelBench`` folder, or a table of its tasks | none |
 | ``HF_ENDPOINT`` | where the Hugging Face Hub answers, as for `huggingface_hub` | ``https://huggingface.co`` |
 | ``HF_HUB_CACHE`` | where the Hub's models lie, as for `huggingface_hub` | ``hub`` in ``HF_HOME`` |
@@ -17,7 +18,7 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["cache_dir", "hub_cache", "hub_endpoint", "kernelbench_dir", "runtime_dir", "visible_devices"]
+__all__ = ["cache_dir", "fast_builds", "hub_cache", "hub_endpoint", "kernelbench_dir", "runtime_dir", "visible_devices"]
 
 
 def cache_dir() -> Path:
@@ -26,6 +27,11 @@ def cache_dir() -> Path:
         return Path(value).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "kernelgym"
+
+
+def fast_builds() -> bool:
+    """Whether the judge compiles the extensions of submissions."""
+    return os.environ.get("KERNELGYM_FAST_BUILDS", "1") != "0"
 
 
 def runtime_dir() -> Path:

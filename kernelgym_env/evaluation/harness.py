@@ -37,6 +37,7 @@ from kernelgym_env.evaluation.buffers import (
     skeleton,
     span,
 )
+from kernelgym_env.evaluation.building.client import Client
 from kernelgym_env.evaluation.cupti import CuptiError, Tracer
 from kernelgym_env.evaluation.delivery import Courier
 from kernelgym_env.evaluation.denied import Denied, watch_captures
@@ -148,13 +149,19 @@ def _plain(text: str) -> str:
 
 
 class _BuildWatch:
-    """Notes extension builds that fail, also where the submission swallows the exception."""
+    """Notes extension builds that fail, also where the submission swallows the exception.
+
+    Attributes:
+        failures: the texts of exceptions.
+        client: has the judge compile, while it is open.
+    """
 
     def __init__(self) -> None:
         self.failures: list[str] = []
         from torch.utils import cpp_extension
 
-        original = cpp_extension._run_ninja_build
+        self.client = Client(cpp_extension._run_ninja_build)
+        original = self.client.run
 
         def watched(*arguments: Any, **options: Any) -> Any:
             try:
@@ -213,7 +220,26 @@ class _Harness:
             wire.send(self.sock, reply)
 
     def do_load(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Import the source; construct its model where `construct` is set."""
+        """Import the source; construct its model where `construct` is set.
+
+        Meanwhile the judge compiles what torch would, where `builds` is set.
+        """
+        if not command["builds"]:
+            return self._load(command)
+
+        def ask(request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+            wire.send(self.sock, {"build": request, "nonce": command["nonce"]})
+            answer = wire.recv(self.reader)["built"]
+            fds, self.reader.fds = self.reader.fds, []
+            return answer, fds
+
+        self.watch.client.open(ask)
+        try:
+            return self._load(command)
+        finally:
+            self.watch.client.close()
+
+    def _load(self, command: dict[str, Any]) -> dict[str, Any]:
         self.device = command["device"]
         self.courier = Courier(self.device)
         if self.device != "cpu":

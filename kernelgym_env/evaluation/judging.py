@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from kernelgym_env.evaluation.buffers import Buffer, build, is_description, leaves, skeleton
+from kernelgym_env.evaluation.building.service import Build, Builder
 from kernelgym_env.evaluation.correctness import Verdict, compare_all
 from kernelgym_env.evaluation.evidence import Evidence
 from kernelgym_env.evaluation.feedback import explain, without_values
@@ -99,6 +100,7 @@ class Judging:
         threads: CPU threads of each worker, 0 for torch's default.
         environ: set in each worker.
         stages: where time is booked.
+        builder: compiles extensions; None leaves them to torch, in the submission's process.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class Judging:
         threads: int,
         environ: dict[str, str],
         stages: Stages,
+        builder: Builder | None = None,
     ) -> None:
         self.submission = submission
         self.protocol = protocol
@@ -119,6 +122,8 @@ class Judging:
         self.threads = threads
         self.environ = environ
         self.stages = stages
+        self.builder = builder
+        self.build = Build()
         self.error_ratio = math.nan
         self.figures: dict[str, Any] = {}
         self.laws: list[str] = []
@@ -166,6 +171,7 @@ class Judging:
 
     def _start(self, folder: Path | None, weight_seed: int, init: dict[str, Any]) -> Worker:
         self.candidate = worker = self._fork(folder)
+        self._serve_builds(worker)
         worker.post(self._load(worker.folder, self.submission.source, ENTRY, weight_seed, init))
         return worker
 
@@ -173,8 +179,10 @@ class Judging:
         with self.stages.time("build"):
             builder = self._fork(None, CUDA_VISIBLE_DEVICES="")
             self.candidate = builder
+            self._serve_builds(builder)
             command = self._load(builder.folder, self.submission.source, ENTRY, weight_seed, None)
             answer = builder.ask({**command, "device": "cpu"}, self.protocol.deadlines.build_s)
+            builder.serve = None
             self._refuse_failed_builds(answer)
             # any other exception may be for want of a GPU: the run stage decides
             if isinstance(answer.get("error"), dict) and answer["error"].get("compile") is True:
@@ -182,6 +190,11 @@ class Judging:
             builder.close(keep_folder=True)
             keep_caches(builder.folder)
         return builder.folder
+
+    def _serve_builds(self, worker: Worker) -> None:
+        """Compile for a submission's process while it imports and constructs."""
+        if (builder := self.builder) is not None:
+            worker.serve = lambda request, seconds: builder.build(request, seconds, self.build)
 
     def started(self) -> None:
         """Wait until the candidate has imported its source and constructed its model.
@@ -191,6 +204,7 @@ class Judging:
         """
         assert self.candidate is not None
         answer = self.candidate.wait(self._start_s)
+        self.candidate.serve = None
         self._refuse_failed_builds(answer)
         if "error" in answer:
             self._raise_error(answer)
@@ -218,6 +232,7 @@ class Judging:
             "train_mode": self.protocol.train_mode,
             "tf32": self.protocol.tf32,
             "way": "",
+            "builds": entry == ENTRY and self.builder is not None,
         }
 
     def _refuse_failed_builds(self, answer: dict[str, Any]) -> None:

@@ -16,9 +16,11 @@ from typing import Any
 
 import torch
 
+from kernelgym_env import settings
 from kernelgym_env._version import __version__
 from kernelgym_env.devices import cpu_name
 from kernelgym_env.evaluation.baselines import BaselineCache
+from kernelgym_env.evaluation.building.service import Builder
 from kernelgym_env.evaluation.checking import (
     check,
     check_fresh,
@@ -84,6 +86,7 @@ class Session:
         self.zygote = Zygote(self.kind, environ, self.sandbox)
         if threads:
             torch.set_num_threads(threads)
+        self.builder = Builder(self.zygote) if settings.fast_builds() else None
         self.hardware, self._environ = self._look()
         self.room = Room(device) if self.kind == "cuda" else None
 
@@ -161,6 +164,7 @@ class Session:
             threads=self.threads,
             environ=self._environ,
             stages=stages,
+            builder=self.builder,
         )
         status, detail = Status.CORRECT, ""
         findings: tuple[Finding, ...] = ()
@@ -220,6 +224,7 @@ class Session:
                 "neighbours": judging.neighbours,
                 "baseline_problems": judging.baseline_problems,
                 "backend": backend,
+                "builds": judging.build.to_dict() if self.builder else {},
                 "sandbox": self.sandbox.mode,
                 "isolation": judging.candidate.isolation if judging.candidate else {},
             },

@@ -20,7 +20,7 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from kernelgym_env.evaluation.sandbox.warden import Cell, SandboxError, Warden
 from kernelgym_env.evaluation.scratch import CACHES, HOME, TMP, remove_tree
 from kernelgym_env.limits import clip
 
-__all__ = ["Worker", "WorkerEnded", "WorkerLost", "Zygote", "ZygoteError", "judges"]
+__all__ = ["Serve", "Worker", "WorkerEnded", "WorkerLost", "Zygote", "ZygoteError", "judges"]
 
 _KEPT_OUTPUT = 16_384
 _KILL_S = 1.0
@@ -41,6 +41,10 @@ _PATIENCE_S = 15.0
 _START_S = 120.0
 _PASSED = ("PATH", "LANG", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "VIRTUAL_ENV")
 _PASSED_PREFIXES = ("LC_", "NVIDIA_", "OMP_", "MKL_", "OPENBLAS_", "GOMP_", "KMP_")
+
+
+Serve = Callable[[object, float], tuple[dict[str, Any], list[int], float]]
+"""Takes what a worker asks for and the seconds left; gives the answer, file descriptors and seconds to add."""
 
 
 class ZygoteError(Exception):
@@ -145,13 +149,21 @@ class Zygote:
         self.versions = self._answer(_START_S)["versions"]
         self._ready = True
 
-    def fork(self, environ: Mapping[str, str], *, folder: Path | None = None, trial: bool = False) -> Worker:
+    def fork(
+        self,
+        environ: Mapping[str, str],
+        *,
+        folder: Path | None = None,
+        role: str = "harness",
+        reads: Sequence[str] = (),
+    ) -> Worker:
         """Fork a worker with a private folder.
 
         Args:
             environ: set in the worker on top of its private folders.
             folder: an existing folder to go on in (a build's), or None for a new one.
-            trial: it answers `sandbox.trial` instead of the harness's commands.
+            role: ``"harness"``; ``"trial"`` answers `sandbox.trial` and ``"compile"`` `building.worker` instead.
+            reads: private folders that it may read.
 
         Raises:
             ZygoteError: if the fork server is gone.
@@ -165,7 +177,7 @@ class Zygote:
                 folder = Path(tempfile.mkdtemp(prefix=f"job-{job}-", dir=self.folder))
                 for name in (HOME, TMP):
                     (folder / name).mkdir(mode=0o700)
-            cell = self.warden.cell(folder)
+            cell = self.warden.cell(folder, reads)
             control, theirs = socket.socketpair()
             output, output_write = os.pipe()
             status, status_write = os.pipe()
@@ -175,7 +187,7 @@ class Zygote:
                 "folder": str(folder),
                 "environ": {**_private(folder), **environ},
                 "sandbox": cell.plan.to_dict(),
-                "trial": trial,
+                "role": role,
             }
             try:
                 wire.send(self._sock, request, [theirs.fileno(), output_write, status_write])
@@ -286,6 +298,7 @@ class Worker:
         folder: its private folder.
         isolation: what was in force around it, by layer; known from its first answer on.
         answered_in_s: wall seconds from when it could begin with the last command that was asked until it had answered.
+        serve: answers what the worker asks for while it works on a command; None refuses that.
     """
 
     def __init__(
@@ -311,6 +324,7 @@ class Worker:
         self._nonce = ""
         self._halt: processes.Halt | None = None
         self.answered_in_s = 0.0
+        self.serve: Serve | None = None
         self._ended: dict[str, Any] | None = None
         self._head = bytearray()
         self._last = bytearray()
@@ -377,7 +391,9 @@ class Worker:
                     if message.get("nonce") != self._nonce:
                         self.kill()
                         raise WorkerEnded("garbage", "it sent a message that answers nothing")
-                    return message
+                    if self.serve is None or "build" not in message:
+                        return message
+                    end += self._serve(message["build"], end - time.monotonic())
             elif self._status in ready:
                 raise self._end("")
             elif left <= 0:
@@ -385,6 +401,21 @@ class Worker:
                 if not self.isolation and self._fresh:
                     raise WorkerLost("a worker did not get into its sandbox in time")
                 raise WorkerEnded("timeout", f"no answer within {seconds:g} s")
+
+    def _serve(self, request: object, seconds: float) -> float:
+        """Answer a worker's own question; returns the seconds by which its deadline moves."""
+        assert self.serve is not None
+        answer, fds, later = self.serve(request, seconds)
+        try:
+            self._control.settimeout(10.0)
+            wire.send(self._control, {"built": answer}, fds)
+        except OSError as error:
+            raise self._end(f"it did not take an answer: {error}") from None
+        finally:
+            for fd in fds:
+                os.close(fd)
+        self._control.setblocking(False)
+        return later
 
     def ask(self, message: Mapping[str, Any], seconds: float, fds: Sequence[int] = ()) -> dict[str, Any]:
         """`post` and `wait`."""

@@ -9,7 +9,7 @@ kills whatever it left behind and writes one line of truth, exit code or signal,
 Where the kernel allows it, a further process stands between the last two: the first one of a PID namespace, with which
 everything in the namespace ends.
 
-Requests: ``{"op": "fork", "job": n, "folder": path, "environ": {...}, "sandbox": {...}, "trial": bool}`` with three
+Requests: ``{"op": "fork", "job": n, "folder": path, "environ": {...}, "sandbox": {...}, "role": name}`` with three
 file descriptors (control socket, output pipe, status pipe). Replies: ``{"job": n, "pid": supervisor}``, or
 ``{"job": n, "failed": text}`` where the machine has no room for another process. The candidate's own first message,
 before it has read anything of a submission, says what sandbox it is in: ``{"isolation": {...}}``, or
@@ -65,6 +65,7 @@ def _preload(kind: str) -> dict[str, str]:
 
     # loaded before the fork: a candidate cannot read them
     from kernelgym_env.evaluation import harness  # noqa: F401
+    from kernelgym_env.evaluation.building import worker  # noqa: F401
     from kernelgym_env.evaluation.sandbox import trial  # noqa: F401
 
     versions = {"python": sys.version.split()[0], "torch": torch.__version__, "numpy": numpy.__version__}
@@ -147,14 +148,12 @@ def _candidate(control: socket.socket, output: int, request: dict[str, Any], rea
 
         tempfile.tempdir = None
         from kernelgym_env.evaluation import harness
+        from kernelgym_env.evaluation.building import worker
         from kernelgym_env.evaluation.sandbox import trial
 
         _confine(control, request, readable)
         _renew_caches()
-        if request["trial"]:
-            trial.answer(control)
-        else:
-            harness.serve(control)
+        {"harness": harness.serve, "trial": trial.answer, "compile": worker.answer}[request["role"]](control)
         # a submission's `atexit` hooks and destructors get no say in how the process ends
     except BaseException:
         code = 70

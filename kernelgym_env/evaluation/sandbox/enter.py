@@ -121,6 +121,7 @@ def _rules(plan: Plan, readable: Readable, report: dict[str, str]) -> landlock.R
     rules.read.append("/proc")
     rules.names.append("/dev")
     rules.devices += [f"/dev/{name}" for name in DEVICES]
+    rules.read += plan.reads
     rules.write.append(plan.folder)
     private = on(report, "view")
     if private:

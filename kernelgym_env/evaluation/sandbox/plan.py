@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -60,6 +60,7 @@ class Plan:
         group_memory: whether the group itself bounds memory.
         why: by layer, the reason for which the judge cannot offer it.
         waived: layers and details to leave out, as found by a trial: see `trial`.
+        reads: folders that this process alone may read besides, though they are private.
     """
 
     kind: str
@@ -73,6 +74,7 @@ class Plan:
     group_memory: bool = False
     why: Mapping[str, str] = field(default_factory=dict)
     waived: Mapping[str, str] = field(default_factory=dict)
+    reads: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -65,7 +65,7 @@ def _try(zygote: Zygote, device: str) -> str:
     from kernelgym_env.evaluation.workers import WorkerEnded, WorkerLost
 
     buffer = Buffer.create(1024, device)
-    worker = zygote.fork({}, trial=True)
+    worker = zygote.fork({}, role="trial")
     try:
         message, fds = buffer.share()
         answer = worker.ask(message, _WAIT_S, fds)

@@ -164,7 +164,9 @@ def _fill(plan: Plan, readable: Readable, pids: bool) -> None:
         tree.bind(path, _ATTR_RDONLY | _ATTR_NOSUID | _ATTR_NODEV)
     for hole in readable.holes:
         _cover(tree.place(hole))
-    _bind_folder(tree, plan.folder)
+    for folder in plan.reads:
+        _bind_folder(tree, folder, _ATTR_RDONLY | _ATTR_NOSUID | _ATTR_NODEV)
+    _bind_folder(tree, plan.folder, _ATTR_NOSUID | _ATTR_NODEV)
     _set(base, _ATTR_RDONLY | _ATTR_NOSUID | _ATTR_NODEV, 0)
 
 
@@ -190,12 +192,12 @@ def _shared_memory(plan: Plan, tree: _Tree) -> None:
     _mount("tmpfs", tree.place("/dev/shm"), "tmpfs", _NOSUID | _NODEV | _NOEXEC, f"mode=1777{limit}")
 
 
-def _bind_folder(tree: _Tree, folder: str) -> None:
-    """The job's folder comes last: it may lie below a temporary folder, which is another one in here."""
+def _bind_folder(tree: _Tree, folder: str, attributes: int) -> None:
+    """The job's own folders come last: they may lie below a temporary folder, which is another one in here."""
     real = os.path.realpath(folder)
     os.makedirs(tree.place(real), exist_ok=True)
     _mount(folder, tree.place(real), None, _BIND | _REC)
-    _set(tree.place(real), _ATTR_NOSUID | _ATTR_NODEV)
+    _set(tree.place(real), attributes)
     if real != folder:
         tree.prepare(folder)
 

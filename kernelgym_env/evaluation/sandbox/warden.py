@@ -12,7 +12,7 @@ import itertools
 import os
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,8 +117,13 @@ class Warden:
         usable = sorted(os.sched_getaffinity(0))
         return usable[: self.options.cores] if self.options.cores else []
 
-    def cell(self, folder: Path) -> Cell:
-        """Set aside what a job in `folder` needs. A folder that an earlier job left keeps its user."""
+    def cell(self, folder: Path, reads: Sequence[str] = ()) -> Cell:
+        """Set aside what a job in `folder` needs. A folder that an earlier job left keeps its user.
+
+        Args:
+            folder: the job's own.
+            reads: private folders that it may read.
+        """
         why: dict[str, str] = {}
         uid, claim = self._uid(folder, why)
         group = self._group(why)
@@ -139,6 +144,7 @@ class Warden:
             group_memory=bool(group and group.bounds_memory),
             why=why,
             waived=self.waived,
+            reads=tuple(reads),
         )
         return Cell(plan, group, claim)
 
