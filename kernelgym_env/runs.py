@@ -40,10 +40,13 @@ from kernelgym_env.prompts import messages
 from kernelgym_env.store import Store, TurnRecord
 from kernelgym_env.tasks.model import Task
 
-__all__ = ["PLAN", "TURNS", "Plan", "Run", "Slot", "play", "turn_files"]
+__all__ = ["PLAN", "SEARCH", "TURNS", "Plan", "Run", "Slot", "play", "turn_files"]
 
 PLAN, TURNS = "run.json", "turns.jsonl"
 """Names of the files of a run."""
+
+SEARCH = "search.json"
+"""Name of the file that a search's folder has in place of a run's plan."""
 
 _SCHEMA = 1
 _FEEDBACK = "error"
@@ -288,7 +291,9 @@ def turn_files(where: Path) -> list[Path]:
     if where.is_file():
         return [where]
     own = where / TURNS
-    return [own] if own.is_file() else sorted(where.glob(f"*/{TURNS}"))
+    if own.is_file():
+        return [own]
+    return sorted(plan.parent / TURNS for plan in where.glob(f"*/{SEARCH}") if (plan.parent / TURNS).is_file())
 
 
 def record_evaluation(record: TurnRecord) -> Evaluation:

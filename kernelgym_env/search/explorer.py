@@ -32,16 +32,13 @@ from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.keeping import locked, write_whole
 from kernelgym_env.policies.base import Policy
 from kernelgym_env.prompts import messages
-from kernelgym_env.runs import TURNS, record_evaluation, turn_of
+from kernelgym_env.runs import SEARCH, TURNS, record_evaluation, turn_of
 from kernelgym_env.search.result import Budget, Trial
 from kernelgym_env.store import Store, TurnRecord
 from kernelgym_env.tasks.model import Task
 from kernelgym_env.vector_env import KernelVectorEnv
 
-__all__ = ["PLAN", "Explorer", "Position"]
-
-PLAN = "search.json"
-"""Name of the file of a search beside its turns."""
+__all__ = ["Explorer", "Position"]
 
 _FEEDBACK = "error"
 
@@ -284,7 +281,7 @@ class Explorer:
         return Position(replace(episode, ended=False), trial, max(position.best, trial.speed))
 
     def _open(self, folder: Path, plan: dict[str, Any]) -> None:
-        path = folder / PLAN
+        path = folder / SEARCH
         self._store = Store(folder / TURNS)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -302,7 +299,7 @@ class Explorer:
                 raise InvalidOptionError(f"{folder} holds a search that was started otherwise: {told}.")
         else:
             if self._store.path.exists():
-                raise InvalidOptionError(f"{folder} has turns ({TURNS}) and no search ({PLAN}); give another folder.")
+                raise InvalidOptionError(f"{folder} has turns ({TURNS}) and no search ({SEARCH}); give another folder.")
             self.run_id = f"{folder.resolve().name}-{secrets.token_hex(4)}"
             write_whole(path, json.dumps({**plan, "run_id": self.run_id}, indent=1) + "\n", private=False)
         if self._store.path.exists():
