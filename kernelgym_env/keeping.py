@@ -1,6 +1,7 @@
 """Files that are written as a whole, the names that they are found by, and what is in them.
 
 - `replacing`, `write_whole` -- replace a file so that nobody meets half of it.
+- `locked` -- a folder that one process at a time may write in.
 - `digest` -- the same text for the same plain data.
 - `finite` -- plain data that JSON has a form for.
 """
@@ -17,7 +18,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["digest", "finite", "replacing", "write_whole"]
+from kernelgym_env.errors import InvalidOptionError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock; one process at a time may write there
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["digest", "finite", "locked", "replacing", "write_whole"]
 
 
 @contextmanager
@@ -42,6 +50,26 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
     except BaseException:
         new.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from a folder; given back when the process ends, however it does.
+
+    Raises:
+        InvalidOptionError: if another process has it, or it cannot be written.
+    """
+    try:
+        lock = open(folder / ".lock", "w")  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise InvalidOptionError(f"The folder {str(folder)!r} cannot be written: {error.strerror}.") from error
+    with lock as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise InvalidOptionError(f"Another process is playing {folder}; wait for it.") from error
+        yield
 
 
 def write_whole(path: Path, text: str, *, private: bool = True) -> None:

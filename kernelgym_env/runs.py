@@ -3,6 +3,7 @@
 - `Plan` -- what is to be played; kept in ``run.json``.
 - `Run` -- the folder: the plan, the turns in ``turns.jsonl``, and what is left to play.
 - `play` -- play what is left.
+- `turn_files` -- the files of turns in a folder.
 
 A turn is written before the next one of its episode starts, under an id that follows from task and sample. So a process
 that is killed loses at most the turns in flight, and whoever goes on finds each recorded turn once and continues the
@@ -32,22 +33,20 @@ from kernelgym_env.episode import Episode, Turn
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.feedback import at_level
 from kernelgym_env.evaluation.result import Evaluation
-from kernelgym_env.keeping import write_whole
+from kernelgym_env.keeping import locked, write_whole
 from kernelgym_env.limits import MAX_SOURCE_CHARS, clip
 from kernelgym_env.policies.base import Action, Policy
 from kernelgym_env.prompts import messages
 from kernelgym_env.store import Store, TurnRecord
 from kernelgym_env.tasks.model import Task
 
-try:
-    import fcntl
-except ImportError:  # Windows has no flock; one process at a time may play there
-    fcntl = None  # type: ignore[assignment]
-
-__all__ = ["PLAN", "TURNS", "Plan", "Run", "Slot", "play"]
+__all__ = ["PLAN", "SEARCH", "TURNS", "Plan", "Run", "Slot", "play", "turn_files"]
 
 PLAN, TURNS = "run.json", "turns.jsonl"
 """Names of the files of a run."""
+
+SEARCH = "search.json"
+"""Name of the file that a search's folder has in place of a run's plan."""
 
 _SCHEMA = 1
 _FEEDBACK = "error"
@@ -210,16 +209,7 @@ class Run:
         Raises:
             InvalidOptionError: if another process is playing it, or the folder cannot be written.
         """
-        try:
-            lock = open(self.folder / ".lock", "w")  # noqa: SIM115 (closed below)
-        except OSError as error:
-            raise InvalidOptionError(f"The folder {str(self.folder)!r} cannot be written: {error.strerror}.") from error
-        with lock as file:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError as error:
-                    raise InvalidOptionError(f"Another process is playing {self.folder}; wait for it.") from error
+        with locked(self.folder):
             yield
 
 
@@ -294,6 +284,16 @@ def play(
             for episode in active:
                 episode.env.close()
     return faults
+
+
+def turn_files(where: Path) -> list[Path]:
+    """The files of turns at a path: itself; that of a run's or a search's folder; or those of a search's tasks."""
+    if where.is_file():
+        return [where]
+    own = where / TURNS
+    if own.is_file():
+        return [own]
+    return sorted(plan.parent / TURNS for plan in where.glob(f"*/{SEARCH}") if (plan.parent / TURNS).is_file())
 
 
 def record_evaluation(record: TurnRecord) -> Evaluation:

@@ -284,17 +284,18 @@ class Store:
         """The turns of each episode together, in the order of their first turns.
 
         An episode that was not played to its end is among them; its last record is neither terminated nor truncated.
+        A turn that was recorded again, as a search does behind a fault that it makes good, is as it was recorded last.
         The file is read once and held in memory.
 
         Raises:
             InvalidOptionError: for a record of a newer version of this package.
             FileNotFoundError: if there is no file.
         """
-        found: dict[tuple[str, str], list[TurnRecord]] = {}
+        found: dict[tuple[str, str], dict[int, TurnRecord]] = {}
         for record in self.records():
-            found.setdefault((record.run_id, record.episode_id), []).append(record)
+            found.setdefault((record.run_id, record.episode_id), {})[record.turn] = record
         for turns in found.values():
-            yield sorted(turns, key=lambda record: record.turn)
+            yield [turns[turn] for turn in sorted(turns)]
 
 
 _COLUMNS = (

@@ -254,10 +254,13 @@ def test_importing_loads_nothing_heavy() -> None:
     assert printed.strip() == "[]"
 
 
-def test_importing_takes_less_than_300_ms() -> None:
+def test_importing_takes_little_longer_than_gymnasium() -> None:
     # Processor time, not the clock's: other test processes run beside this one. Best of three, the caches being warm.
-    code = "import time; start = time.process_time(); import kernelgym_env; print(time.process_time() - start)"
-    assert min(float(run(code, cwd=ROOT)) for _ in range(3)) < 0.3
+    code = "import time; start = time.process_time(); import {}; print(time.process_time() - start)"
+    ours, gymnasium = (
+        min(float(run(code.format(name), cwd=ROOT)) for _ in range(3)) for name in ("kernelgym_env", "gymnasium")
+    )
+    assert ours < 2.5 * gymnasium
 
 
 # --- the names of the package

@@ -266,7 +266,7 @@ class ScheduleAction(KernelWrapper):
         Returns:
             bool [number of schedules] for a discrete action; else [sum of the knobs' numbers of values], one knob after
             the other. The latter can rule out a value, not a pair of values: only forbidden dicts with one knob have
-            an effect there.
+            an effect there, not counting knobs that have one value only.
         """
         return self._masks.copy()
 
@@ -299,8 +299,10 @@ class ScheduleAction(KernelWrapper):
         else:
             parts = {name: np.ones(len(values), dtype=np.bool_) for name, values in self.knobs.items()}
             for entry in forbidden:
-                if len(entry) == 1:
-                    ((name, index),) = entry.items()
+                # a knob that has one value only is no choice
+                free = [(name, index) for name, index in entry.items() if len(self.knobs[name]) > 1] or [*entry.items()]
+                if len(free) == 1:
+                    ((name, index),) = free
                     parts[name][index] = False
             masks = np.concatenate(list(parts.values()))
             left = all(part.any() for part in parts.values())

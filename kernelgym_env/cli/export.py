@@ -10,7 +10,7 @@ from kernelgym_env.cli.output import NEGATIVE, OK, console, print_json
 from kernelgym_env.errors import InvalidOptionError, MissingDataError
 from kernelgym_env.export import KINDS, Keep, export, write_rows
 from kernelgym_env.recipes import recipe, recipe_names
-from kernelgym_env.runs import PLAN, TURNS
+from kernelgym_env.runs import turn_files
 from kernelgym_env.store import Store
 
 __all__ = ["DESCRIPTION", "HELP", "add_arguments", "run"]
@@ -25,7 +25,7 @@ DESCRIPTION = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("trajectories", metavar="RUN", help="the folder of a run, or a file of trajectories")
+    parser.add_argument("trajectories", metavar="RUN", help="the folder of a run or search, or a file of trajectories")
     parser.add_argument("kind", metavar="KIND", choices=(*KINDS, "store"), help=", ".join((*KINDS, "store")))
     parser.add_argument("output", metavar="FILE", help="JSON lines, or Parquet by the end .parquet (needs pyarrow)")
     parser.add_argument("--above", type=float, default=0.0, metavar="X", help="keep scores above X (default: 0)")
@@ -43,9 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write them; without any row the exit code is that of a negative verdict."""
     where = Path(arguments.trajectories).expanduser()
-    path = where / TURNS if (where / PLAN).exists() else where
-    if not path.is_file():
-        raise MissingDataError(f"There are no trajectories at {str(path)!r}.")
+    if not (files := turn_files(where)):
+        raise MissingDataError(f"There are no trajectories at {str(where)!r}.")
+    if len(files) > 1:
+        raise InvalidOptionError(f"{str(where)!r} has several tasks; name one of its folders, e.g. {files[0].parent}.")
+    (path,) = files
     try:
         count = _written(Store(path), arguments)
     except OSError as error:

@@ -115,6 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
                 seed=arguments.seed,
                 at_once=arguments.at_once,
                 trial_done=told,
+                policy_name=arguments.policy,
                 **settings,
                 **options,
             )

@@ -2,7 +2,7 @@
 
 - `make_schedule_env` -- one environment, for `DummyVecEnv`, `Monitor` and `check_env`.
 - `KernelVecEnv` -- many episodes in one process, as a `VecEnv`.
-- `KernelCallback` -- speedups, shares and findings in the logger, e.g. for TensorBoard; keeps the best source.
+- `KernelCallback` -- speedups, shares and findings in the logger, e.g. for TensorBoard; keeps the best schedule.
 
 Text spaces are foreign to stable-baselines3. Here an agent picks the knobs of a template of
 `kernelgym_env.templates`, and sees the task and its results as numbers. Nothing below is special to an algorithm: PPO
@@ -181,7 +181,8 @@ class KernelVecEnv(VecEnv):
                 index, done = turned.index, turned.terminated or turned.truncated
                 played = dict(turned.info["final_info"] if done else turned.info)
                 played["schedule"] = self._sent[index]
-                rewards[index] = self._reward(Evaluation.from_dict(played["evaluation"])) if played["status"] else 0.0
+                if played["status"] and played["valid"]:
+                    rewards[index] = self._reward(Evaluation.from_dict(played["evaluation"]))
                 dones[index], infos[index] = done, played
                 observations[index] = self._observe(index, played)
                 if done:
@@ -270,15 +271,16 @@ def _unstacked(stacked: Mapping[str, Any], index: int) -> dict[str, Any]:
 
 
 class KernelCallback(BaseCallback):
-    """Logs what became of the kernels, and keeps the best one's source.
+    """Logs what became of the kernels, and keeps the best one's schedule.
 
     At the end of each rollout, over the turns since the last: ``kernel/correct``, ``kernel/fast_1``, ``kernel/fast_2``
-    (shares of turns), ``kernel/geomean`` (of correct ones), ``kernel/best`` (so far), ``kernel/faults`` (left out of
-    the rest), and ``finding/<id>`` for each finding that came up. With ``tensorboard_log=`` of the model they are
-    scalars of TensorBoard.
+    (shares of turns), ``kernel/geomean`` (of correct ones), ``kernel/best`` and ``kernel/evaluations`` (so far),
+    ``kernel/faults`` (left out of the rest), and ``finding/<id>`` for each finding that came up. With
+    ``tensorboard_log=`` of the model they are scalars of TensorBoard.
 
     Args:
-        best: file that gets the indices, the task and the speedup of the best kernel so far, as JSON; None for none.
+        best: file that gets the task, the speedup and the schedule of the best kernel so far, as JSON: the indices and,
+            of an environment that has ``knobs``, the values (``choices``); None for none.
         verbose: see `BaseCallback`.
 
     Attributes:
@@ -332,4 +334,9 @@ class KernelCallback(BaseCallback):
             self._file.parent.mkdir(parents=True, exist_ok=True)
             schedule = np.asarray(info.get("schedule", ())).tolist()
             kept = {"task_id": info["task_id"], "speedup": self.best_speedup, "schedule": schedule}
+            if self.training_env.has_attr("knobs"):
+                knobs = self.training_env.get_attr("knobs", 0)[0]
+                kept["choices"] = {
+                    name: values[place] for (name, values), place in zip(knobs.items(), schedule, strict=True)
+                }
             write_whole(self._file, json.dumps(kept) + "\n", private=False)

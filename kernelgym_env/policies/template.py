@@ -19,7 +19,7 @@ from kernelgym_env.evaluation.result import Evaluation
 from kernelgym_env.policies.base import Action
 from kernelgym_env.tasks.model import Task
 from kernelgym_env.templates.library import BACKENDS, Template, templates_for
-from kernelgym_env.templates.patterns import recognise
+from kernelgym_env.templates.patterns import recognise, why_not
 
 __all__ = ["STRATEGIES", "TemplatePolicy", "read_choices", "reference_of"]
 
@@ -29,7 +29,7 @@ STRATEGIES = ("improve", "random")
 _FENCE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _NOTE = re.compile(r"^# schedule: (\{.*\})$", re.MULTILINE)
 _SPEEDUP = re.compile(r"Speedup over eager ([\d.]+)x")
-_NOTHING = "# No template fits this task.\n"
+_NOTHING = "# No template fits this task{reason}.\n"
 
 # what is tried first, by template: a middle of the range that is rarely bad
 _GUESSES: dict[str, dict[str, Any]] = {
@@ -131,7 +131,8 @@ class TemplatePolicy:
         task = reference_of(observation)
         found = [] if task is None else templates_for(task, self._backend(observation))
         if task is None or not found:
-            return _NOTHING
+            reason = why_not(task) if task is not None else "the prompt shows no reference"
+            return _NOTHING.format(reason=f": {reason}" if reason else "")
         template = found[0]
         choices = self._choose(template, task, observation)
         note = json.dumps({"template": template.name, **choices})
@@ -145,7 +146,7 @@ class TemplatePolicy:
 
     def _choose(self, template: Template, task: Task, observation: Mapping[str, Any]) -> dict[str, Any]:
         rng = random.Random(f"{observation.get('seed', 0)}/{int(observation['turn'])}/{template.name}")
-        tried = [(choices, speed) for choices, speed in _tried(template, observation)]
+        tried = _tried(template, observation)
         seen = [choices for choices, _ in tried]
         best = max(tried, key=lambda entry: entry[1], default=None)
         for _ in range(64):

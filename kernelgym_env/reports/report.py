@@ -25,7 +25,7 @@ from kernelgym_env.reports.figures import (
     statuses,
 )
 from kernelgym_env.reports.samples import TaskSamples, check_select, from_episodes, reached
-from kernelgym_env.runs import PLAN, Run
+from kernelgym_env.runs import PLAN, Run, turn_files
 from kernelgym_env.store import Store, TurnRecord
 from kernelgym_env.tasks import registry
 from kernelgym_env.tasks.kernelbench.ids import parse_id
@@ -91,7 +91,8 @@ class Report:
 
 
 def load(path: str | Path) -> Loaded:
-    """The samples of a run's folder, over the tasks of its plan; or of a file of trajectories, over those in it.
+    """The samples of a run's folder, over the tasks of its plan; or of a search's, or of a file of trajectories, over
+    the tasks in them.
 
     Raises:
         MissingDataError: if there is neither.
@@ -111,12 +112,12 @@ def load(path: str | Path) -> Loaded:
         }
         episodes = run.episodes()
         return Loaded(where.resolve().name, from_episodes(episodes, plan.tasks), {**facts, **_judged(episodes)})
-    if not where.is_file():
+    if not (files := turn_files(where)):
         raise MissingDataError(
-            f"There is no run at {str(path)!r}: it is neither a folder that `kernelgym run` made (with {PLAN}) nor a "
-            f"file of trajectories."
+            f"There is no run at {str(path)!r}: it is neither a folder that `kernelgym run` made (with {PLAN}), nor "
+            f"one of `kernelgym search`, nor a file of trajectories."
         )
-    episodes = list(Store(where).episodes())
+    episodes = [episode for file in files for episode in Store(file).episodes()]
     if not episodes:
         raise InvalidOptionError(f"{str(path)!r} holds no trajectories.")
     levels = {episode[0].task_id: _level(episode[0].task_id) for episode in episodes}

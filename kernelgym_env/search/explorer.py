@@ -18,6 +18,7 @@ import secrets
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,19 +29,16 @@ from gymnasium.vector import AutoresetMode
 from kernelgym_env._version import __version__
 from kernelgym_env.episode import Episode, Turn
 from kernelgym_env.errors import InvalidOptionError
-from kernelgym_env.keeping import write_whole
+from kernelgym_env.keeping import locked, write_whole
 from kernelgym_env.policies.base import Policy
 from kernelgym_env.prompts import messages
-from kernelgym_env.runs import record_evaluation, turn_of
+from kernelgym_env.runs import SEARCH, TURNS, record_evaluation, turn_of
 from kernelgym_env.search.result import Budget, Trial
 from kernelgym_env.store import Store, TurnRecord
 from kernelgym_env.tasks.model import Task
 from kernelgym_env.vector_env import KernelVectorEnv
 
-__all__ = ["PLAN", "TURNS", "Explorer", "Position"]
-
-PLAN, TURNS = "search.json", "turns.jsonl"
-"""Names of the files of a search."""
+__all__ = ["Explorer", "Position"]
 
 _FEEDBACK = "error"
 
@@ -83,6 +81,7 @@ class Explorer:
         seed: of what the policy draws.
         at_once: evaluations side by side.
         trial_done: called with each new trial, in the order of their numbers.
+        policy_name: the policy's; a folder goes on only with the same one.
         options: of `KernelVectorEnv`: ``device``, ``pool``, ….
 
     Attributes:
@@ -90,7 +89,8 @@ class Explorer:
         spent: whether the budget is used up.
 
     Raises:
-        InvalidOptionError: if the folder holds another search, or `at_once` is below 1.
+        InvalidOptionError: if the folder holds another search, cannot be written, or another process searches in it,
+            or if `at_once` is below 1.
     """
 
     def __init__(
@@ -106,6 +106,7 @@ class Explorer:
         seed: int = 0,
         at_once: int = 16,
         trial_done: Callable[[Trial], None] | None = None,
+        policy_name: str = "",
         options: Mapping[str, Any],
     ) -> None:
         if at_once < 1:
@@ -124,17 +125,25 @@ class Explorer:
         self._asked = 0
         self._store: Store | None = None
         self._known: dict[str, TurnRecord] = {}
+        self._lost: set[str] = set()
+        self._mended = False
+        self._open_files = ExitStack()
         self.run_id = ""
         if folder is not None:
             plan = {
                 "method": method,
+                "policy": policy_name,
                 "settings": dict(settings),
                 "task": task.id,
                 "hash": task.hash,
                 "seed": seed,
                 "options": {key: str(value) for key, value in sorted(options.items())},
             }
-            self._open(Path(folder).expanduser(), json.loads(json.dumps(plan)))
+            try:
+                self._open(Path(folder).expanduser(), json.loads(json.dumps(plan)))
+            except BaseException:
+                self.close()
+                raise
 
     @property
     def seconds(self) -> float:
@@ -163,8 +172,9 @@ class Explorer:
         return reached
 
     def close(self) -> None:
-        """End what waits."""
+        """End what waits, and give the folder back."""
         self._envs.close()
+        self._open_files.close()
 
     # parts
 
@@ -185,7 +195,7 @@ class Explorer:
         names = [self._name(self._asked + place) for place in range(len(part))]
         self._asked += len(part)
         records: dict[int, TurnRecord] = {
-            place: self._known[name] for place, name in enumerate(names) if name in self._known
+            place: self._known[name] for place, name in enumerate(names) if self._answers(place, part[place], name)
         }
         fresh = [place for place in range(len(part)) if place not in records]
         seen = [self._seen(place, part[place], names[place]) for place in fresh]
@@ -236,6 +246,17 @@ class Explorer:
                 self._told(found.trial)
         return reached
 
+    def _answers(self, place: int, position: Position, name: str) -> bool:
+        """Whether a trial is recorded, and what was recorded is an answer to what the policy would be shown now.
+
+        That can only differ behind a fault that is made good: what follows may go on from another trial then.
+        """
+        self._mended |= name in self._lost
+        if name not in self._known or not self._mended:
+            return name in self._known
+        shown = messages(self._seen(place, position, name))
+        return json.dumps(self._known[name].prompt) == json.dumps(shown)
+
     def _seen(self, place: int, position: Position, name: str) -> dict[str, Any]:
         """What the policy sees: the environment's observation, the task, and a seed that no other trial has."""
         state = {**self._state, "episode": position.episode.to_dict()}
@@ -260,23 +281,33 @@ class Explorer:
         return Position(replace(episode, ended=False), trial, max(position.best, trial.speed))
 
     def _open(self, folder: Path, plan: dict[str, Any]) -> None:
-        path = folder / PLAN
+        path = folder / SEARCH
         self._store = Store(folder / TURNS)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidOptionError(f"The folder {str(folder)!r} cannot be made: {error.strerror}.") from error
+        self._open_files.enter_context(locked(folder))
         if path.exists():
-            there = json.loads(path.read_text(encoding="utf-8"))
+            try:
+                there = dict(json.loads(path.read_text(encoding="utf-8")))
+            except (OSError, ValueError, TypeError) as error:
+                raise InvalidOptionError(f"{folder} holds no search that can be read: {error}") from error
             self.run_id = there.pop("run_id", "")
             if differ := [key for key in plan if there.get(key) != plan[key]]:
                 told = "; ".join(f"{key} {there.get(key)!r}, not {plan[key]!r}" for key in differ)
                 raise InvalidOptionError(f"{folder} holds a search that was started otherwise: {told}.")
         else:
             if self._store.path.exists():
-                raise InvalidOptionError(f"{folder} has turns ({TURNS}) and no search ({PLAN}); give another folder.")
+                raise InvalidOptionError(f"{folder} has turns ({TURNS}) and no search ({SEARCH}); give another folder.")
             self.run_id = f"{folder.resolve().name}-{secrets.token_hex(4)}"
-            folder.mkdir(parents=True, exist_ok=True)
             write_whole(path, json.dumps({**plan, "run_id": self.run_id}, indent=1) + "\n", private=False)
         if self._store.path.exists():
-            # a fault is asked for again
-            self._known = {record.episode_id: record for record in self._store.records() if record.valid}
+            for record in self._store.records():
+                if record.valid:
+                    self._known[record.episode_id] = record
+                else:  # it is asked for again
+                    self._lost.add(record.episode_id)
 
 
 def _parent(position: Position) -> str:

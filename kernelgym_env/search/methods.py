@@ -4,7 +4,7 @@
 - `grid` -- `refine` in several shapes of the same size.
 - `METHODS`, `run_method` -- by name.
 
-They rank by speed: the speedup of what is correct, 0 for anything else.
+They rank by speed: the speedup of what is correct, 0 for anything else; `stts`, as published, by the score.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def refine(task: Task | str, policy: Policy, trajectories: int = 1, turns: int =
         turns: of each.
         **common: of every search: ``budget`` (a `Budget`), ``folder`` (records every evaluation there; the same call
             goes on after a break), ``seed`` (of what the policy draws), ``at_once`` (evaluations side by side),
-            ``trial_done`` (called with each new `Trial`), and options of `KernelEnv`: ``pool``, ``device``,
-            ``backend``, ``protocol``, ``library_ops``.
+            ``trial_done`` (called with each new `Trial`), ``policy_name`` (a folder goes on only with the same one),
+            and options of `KernelEnv`: ``pool``, ``device``, ``backend``, ``protocol``, ``library_ops``.
 
     Raises:
         InvalidOptionError: for a number below 1, a folder that holds another search, or options that do not fit.
@@ -315,7 +315,14 @@ def _run(
     search: Callable[[Explorer], None],
     common: dict[str, Any],
 ) -> SearchResult:
-    own: dict[str, Any] = {"budget": None, "folder": None, "seed": 0, "at_once": 16, "trial_done": None}
+    own: dict[str, Any] = {
+        "budget": None,
+        "folder": None,
+        "seed": 0,
+        "at_once": 16,
+        "trial_done": None,
+        "policy_name": "",
+    }
     given = {name: common.pop(name, default) for name, default in own.items()} if common else own
     if turns > MAX_TURNS:
         raise InvalidOptionError(f"A trajectory may have {MAX_TURNS} turns, this search would have {turns}.")

@@ -54,11 +54,6 @@ def number(value: float) -> Node:
     return Node("number", value=float(value))
 
 
-def name(text: str) -> Node:
-    """A value that the kernel has under this name."""
-    return Node("name", text=text)
-
-
 def call(op: str, *args: Node | float) -> Node:
     """A function of formulas or numbers; constants are folded.
 

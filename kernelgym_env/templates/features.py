@@ -65,7 +65,7 @@ def _task_features(task: Task) -> NDArray[np.float32]:
     if pattern is None:
         return np.zeros(len(TASK_FEATURES), dtype=np.float32)
     sizes = _sizes(pattern)
-    parts = sum(sum(1 for part in walk(node) if part.args) for node in _formulas(pattern))
+    parts = sum(sum(1 for part in walk(node) if part.args) for node in pattern.formulas)
     values = [float(pattern.family == family) for family in FAMILIES]
     values += [math.log2(max(sizes[name], 1)) / 16 - 1 for name in _SIZES]
     values += [float(sizes[name] % step == 0) for name in ("length", "n") for step in (16, 128)]
@@ -115,7 +115,3 @@ def _sizes(pattern: Pattern) -> dict[str, int]:
         "n": product.n if product else 1,
         "k": product.k if product else 1,
     }
-
-
-def _formulas(pattern: Pattern) -> list[Any]:
-    return [*(one.formula for one in pattern.passes), *([] if pattern.formula is None else [pattern.formula])]

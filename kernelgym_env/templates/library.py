@@ -77,7 +77,7 @@ class Template:
 
         Raises:
             UnknownNameError: for an unknown knob.
-            InvalidOptionError: for a value that it does not have, or none.
+            InvalidOptionError: for a value that it does not have, or none, or if every combination is forbidden.
         """
         for name, given in values.items():
             if name not in self.knobs:
@@ -88,7 +88,10 @@ class Template:
                 )
         knobs = {name: tuple(values.get(name, known)) for name, known in self.knobs.items()}
         kept = tuple(entry for entry in self.forbidden if all(value in knobs[name] for name, value in entry.items()))
-        return Template(self.backend, self.kind, knobs, kept)
+        found = Template(self.backend, self.kind, knobs, kept)
+        if next(found.configurations(), None) is None:
+            raise InvalidOptionError(f"Every combination of these values is forbidden in {self.name}: {list(kept)}.")
+        return found
 
     def draw(self, rng: random.Random) -> dict[str, Any]:
         """A combination that is not forbidden, each alike."""

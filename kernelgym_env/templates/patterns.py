@@ -95,6 +95,11 @@ class Pattern:
         return math.prod(self.shape[self.start + self.count :])
 
     @property
+    def formulas(self) -> list[Node]:
+        """What the kernel computes: of each pass, then of each element."""
+        return [one.formula for one in self.passes] + ([] if self.formula is None else [self.formula])
+
+    @property
     def is_softmax(self) -> bool:
         """Whether its passes are a maximum, then the sum of what is exponential in it: they can be made in one."""
         return (

@@ -60,6 +60,17 @@ def dotted(node: ast.AST) -> str:
     return ""
 
 
+def _stored(node: ast.AST) -> list[str]:
+    """The names that a statement may change, e.g. in a branch or a loop: their values are not known behind it."""
+    return [
+        path
+        for part in ast.walk(node)
+        if isinstance(part, ast.Name | ast.Attribute)
+        and isinstance(part.ctx, ast.Store | ast.Del)
+        and (path := dotted(part))
+    ]
+
+
 def broadcast(one: tuple[int, ...], two: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of an elementwise operation, by NumPy's rule.
 
@@ -105,6 +116,8 @@ class Reference:
         for node in self.tree.body:
             if isinstance(node, ast.Assign):
                 self._assign(node, self.constants)
+            elif not isinstance(node, ast.FunctionDef | ast.ClassDef):
+                self.constants.update(dict.fromkeys(_stored(node)))
 
     def method(self, name: str) -> ast.FunctionDef | None:
         """A method of the model."""
@@ -143,6 +156,8 @@ class Reference:
         members: dict[str, Any] = {}
         for node in init.body:
             if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+                for path in _stored(node):
+                    (members if path.startswith("self.") else names)[path.removeprefix("self.")] = None
                 continue
             targets, values = [node.targets[0]], [node.value]
             if isinstance(targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):

@@ -52,7 +52,7 @@ class Wording:
             "softmax": pattern.is_softmax,
             "length": pattern.length,
             "simple_product": pattern.formula == Node("name", text="product") and not _triangle(pattern),
-            "uses_tanh": any(part.op == "tanh" for formula in self._formulas() for part in walk(formula)),
+            "uses_tanh": any(part.op == "tanh" for formula in pattern.formulas for part in walk(formula)),
             "write_c": self._write_c,
             "write_triton": self._write_triton,
             "output_sizes": self._output_sizes(),
@@ -78,10 +78,6 @@ class Wording:
             "weight_pointers": "".join(f"p_w{place}, " for place in weights),
             "weight_tensors": "".join(f"{name}, " for name in pattern.weights),
         }
-
-    def _formulas(self) -> list[Node]:
-        formula = [] if self.pattern.formula is None else [self.pattern.formula]
-        return [one.formula for one in self.pattern.passes] + formula
 
     def _write_c(self, formula: Node, tensor: str, weight: str) -> str:
         pattern = self.pattern

@@ -117,6 +117,9 @@ def test_a_fault_is_a_truncation():
     many.reset()
     _, rewards, dones, infos = many.step([[0, 0, 0, 0]] * 2)
     assert dones.all() and (rewards == 0).all()
+    other = envs(1, task=TASKS[0], reward=lambda evaluation: -1.0)
+    other.reset()
+    assert other.step([[0, 0, 0, 0]])[1].tolist() == [0.0]
     assert all(info["TimeLimit.truncated"] and info["status"] == Status.FAULT.value for info in infos)
 
 
@@ -144,6 +147,8 @@ def test_masks_are_there_for_those_who_ask():
     masks = np.stack(many.env_method("action_masks"))
     assert masks.shape == (3, 2 + 3 + 2 + 2) and masks.all()
     assert many.unwrapped.action_masks().shape == masks.shape
+    one = KernelVecEnv(1, "triton/rows", knobs={"block": [4096], "warps": [1, 8]}, task=TASKS, pool="fake")
+    assert one.action_masks()[0].tolist() == [True] * 4 + [False, True] + [True] * 3  # a block alone is no choice
     knobs = {"variant": ["loop"], "block": [4096, 8192], "warps": [1, 8], "stages": [1]}
     rows = KernelVecEnv(2, "triton/rows", knobs=knobs, discrete=True, task=TASKS, pool="fake")
     assert rows.env_method("action_masks")[1].tolist() == [False, True, False, True]
@@ -205,6 +210,10 @@ def test_the_callback_logs_and_keeps_the_best(tmp_path):
     assert callback.evaluations == 96
     kept = json.loads((tmp_path / "best.json").read_text())
     assert kept["speedup"] == callback.best_speedup == pytest.approx(5.0, rel=0.1)
+    knobs = model.get_env().get_attr("knobs")[0]
+    assert kept["choices"] == {
+        name: values[place] for (name, values), place in zip(knobs.items(), kept["schedule"], strict=True)
+    }
     events = EventAccumulator(str(next((tmp_path / "log").iterdir())))
     events.Reload()
     tags = set(events.Tags()["scalars"])

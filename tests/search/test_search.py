@@ -1,5 +1,6 @@
 """Searches: what they ask for, what they may spend, and that they go on after a break."""
 
+import dataclasses
 import json
 import math
 import os
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 
 from kernelgym_env import pools
 from kernelgym_env.errors import InvalidOptionError, UnknownNameError
+from kernelgym_env.keeping import locked
 from kernelgym_env.policies.base import Action
 from kernelgym_env.policies.choosing import SamplerPolicy
 from kernelgym_env.policies.simulated import SimulatedPolicy
+from kernelgym_env.pools.fake import FakePool
 from kernelgym_env.pools.simulated import SimulatedPool
 from kernelgym_env.pools.simulated_tasks import SimulatedConfig, SimulatedTask
 from kernelgym_env.search import (
@@ -177,6 +180,58 @@ def test_faults_are_not_an_end_and_are_asked_for_again(tmp_path):
     assert lost and all(trial.speed == 0 for trial in lost)
     again = refine(TASK, SamplerPolicy(), 4, 6, pool=fresh_pool(seed=1, fault=0.0), folder=tmp_path)
     assert len(again.trials) == 24 and all(trial.valid for trial in again.trials)
+
+
+class Telling(SamplerPolicy):
+    """Its kernels have a speed that follows from the seed, and say how much was shown."""
+
+    def act(self, observations):
+        return [
+            Action(f"# fake: speedup={1 + seen['seed'] % 97}\nclass ModelNew: ...  # {len(seen['history'])}")
+            for seen in observations
+        ]
+
+
+class FailsOnce:
+    """A pool whose third evaluation is a fault."""
+
+    def __init__(self):
+        self.pool, self.count = FakePool(), 0
+
+    def __getattr__(self, name):
+        return getattr(self.pool, name)
+
+    def submit(self, submission, priority=0):
+        self.count += 1
+        if self.count == 3:
+            submission = dataclasses.replace(submission, source="# fake: status=fault\nclass ModelNew: ...")
+        return self.pool.submit(submission, priority)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_follows_a_fault_that_is_made_good_is_what_would_have_followed(seed, tmp_path):
+    pools.register("searching", FailsOnce)
+    options = {"width": 4, "turns": 1, "keep": 2, "rounds": 3, "at_once": 4, "seed": seed}
+    part = beam(TASK, Telling(), pool="searching", folder=tmp_path, **options)
+    assert [trial.valid for trial in part.trials].count(False) == 1
+    again = beam(TASK, Telling(), pool="searching", folder=tmp_path, **options)
+    whole = beam(TASK, Telling(), pool="fake", **options)
+    assert told(again) == told(whole)
+    stored = list(Store(tmp_path / "turns.jsonl").episodes())
+    assert [len(turns) for turns in stored] == [1] * 12
+    assert {turns[0].episode_id: turns[0].parent for turns in stored} == {one.id: one.parent for one in whole.trials}
+
+
+def test_one_process_at_a_time_and_a_folder_that_can_be_written(tmp_path):
+    best_of_n(TASK, SamplerPolicy(), 2, pool=fresh_pool(), folder=tmp_path)
+    with locked(tmp_path), pytest.raises(InvalidOptionError, match="Another process"):
+        best_of_n(TASK, SamplerPolicy(), 2, pool=fresh_pool(), folder=tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidOptionError, match="cannot be made"):
+        best_of_n(TASK, SamplerPolicy(), 2, pool=fresh_pool(), folder=tmp_path / "file" / "below")
+    (tmp_path / "search.json").write_text("[1]")
+    with pytest.raises(InvalidOptionError, match="can be read"):
+        best_of_n(TASK, SamplerPolicy(), 2, pool=fresh_pool(), folder=tmp_path)
 
 
 def test_another_search_in_the_folder_is_refused(tmp_path):

@@ -35,8 +35,21 @@ def test_its_file_is_one_that_other_commands_take(tmp_path, capsys):
     folder = tmp_path / "s"
     command = ["search", str(folder), "--policy", "sampler", "--tasks", "KernelGym/RowSum", "--pool", "simulated"]
     assert main([*command, "--method", "best_of_n", "--n", "8"]) == 0
-    assert main(["report", str(folder / "KernelGym-RowSum" / "turns.jsonl"), "--json"]) == 0
-    capsys.readouterr()
+    for path in (folder, folder / "KernelGym-RowSum", folder / "KernelGym-RowSum" / "turns.jsonl"):
+        assert main(["report", str(path), "--json"]) == 0
+        assert main(["export", str(path), "turns", str(tmp_path / "rows.jsonl")]) == 0
+    other = [part.replace("RowSum", "RowSoftmax") for part in command]
+    assert main([*other, "--method", "best_of_n", "--n", "8"]) == 0
+    assert main(["report", str(folder), "--json"]) == 0
+    assert main(["export", str(folder), "turns", str(tmp_path / "rows.jsonl")]) == 2
+    assert "has several tasks; name one" in capsys.readouterr().err
+
+
+def test_another_policy_is_refused(tmp_path, capsys):
+    command = ["search", str(tmp_path), "--tasks", "KernelGym/RowSum", "--pool", "simulated", "--method", "best_of_n"]
+    assert main([*command, "--n", "2", "--policy", "sampler"]) == 0
+    assert main([*command, "--n", "2", "--policy", "template"]) == 2
+    assert "policy 'sampler', not 'template'" in capsys.readouterr().err
 
 
 def test_nothing_correct_is_a_negative_verdict(tmp_path, capsys):

@@ -184,3 +184,8 @@ def test_unknown_names():
         get_template("cpp/row")
     with pytest.raises(UnknownNameError, match="backend of templates"):
         templates("fortran")
+
+
+def test_values_that_leave_nothing_are_refused():
+    with pytest.raises(InvalidOptionError, match="Every combination"):
+        get_template("triton/rows").restricted(block=[8192], warps=[1, 2])

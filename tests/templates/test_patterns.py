@@ -157,3 +157,32 @@ def test_a_reference_s_parts():
     found = Reference(load_task("KernelGym/LayerNorm").source)
     assert found.inputs == [Shape((16384, 4096))]
     assert found.members["norm"] == ("LayerNorm", (4096,), {})
+
+
+@pytest.mark.parametrize(
+    ("constants", "init"),
+    [
+        ("SCALE = 2.0", "self.scale = SCALE\n        if True:\n            self.scale = 3.0"),
+        ("SCALE = 2.0", "self.scale = SCALE\n        self.scale *= 2"),
+        ("SCALE = 2.0", "scale = SCALE\n        scale += 1\n        self.scale = scale"),
+        ("SCALE = 2.0\nSCALE *= 2", "self.scale = SCALE"),
+        ("SCALE = 2.0\nfor SCALE in (3.0,):\n    pass", "self.scale = SCALE"),
+    ],
+)
+def test_what_a_branch_or_a_loop_may_change_is_not_known(constants, init):
+    source = f"""
+import torch
+from torch import nn
+{constants}
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {init}
+    def forward(self, x):
+        return x * self.scale
+def get_inputs():
+    return [torch.randn(4, 8)]
+def get_init_inputs():
+    return []
+"""
+    assert "self.scale" in why_not(Task("Some/Task", source))
