@@ -144,7 +144,7 @@ class Session:
                     return evaluation
         with self.room.alone():
             taken = self.room.taken()
-            evaluation = self._evaluate(submission, secret, number)
+            evaluation = self._evaluate(submission, secret, -1 - number)  # on other inputs than before
         if taken and evaluation.status in _MAY_BE_SHORT and is_short(evaluation.feedback):
             return dataclasses.replace(evaluation, status=Status.FAULT, feedback="", fault=taken)
         why = "the device's memory did not suffice beside other judges"

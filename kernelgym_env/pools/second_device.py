@@ -33,16 +33,14 @@ def wants_another(evaluation: Evaluation) -> bool:
 def settled(first: Evaluation, second: Evaluation) -> Evaluation:
     """What counts of two evaluations of one submission on two devices, by the protocol's rule of the re-test.
 
-    A fault of the second leaves the first as it is; a second that is not correct counts. In ``provenance["retest"]``
-    stands ``second_device``: its name, its speedup and status, and whether both agree.
+    A second that is not correct counts, a fault too: a submission can bring one about, and must not escape by it. In
+    ``provenance["retest"]`` stands ``second_device``: its name, its speedup and status, and whether both agree.
 
     Args:
         first: correct and with a speedup.
         second: of the same submission on another device.
     """
     told: dict[str, Any] = {"device": second.device, "status": second.status.value, "speedup": second.speedup}
-    if second.status is Status.FAULT:
-        return _with(first, {**told, "fault": second.fault[-200:]}, first)
     if second.status is not Status.CORRECT:
         return _with(second, {**told, "confirmed": False}, first)
     result = settle(first.speedup, second.speedup, timing_rule(get_protocol(first.protocol).name))
