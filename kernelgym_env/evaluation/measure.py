@@ -20,6 +20,8 @@ from kernelgym_env.evaluation.workers import Worker, WorkerEnded
 __all__ = ["Given", "Measured", "Side", "measure"]
 
 _FEWEST_BLOCKS = 5
+_MOST_EACH = 3
+"""Calls in a block where each is delivered on its own: between two of them there is time for what disturbs one side."""
 _PATIENCE = 2.0
 _LONG_US = 20_000.0
 _LEAST_US, _MOST_US = 1e-3, 1e10
@@ -157,7 +159,8 @@ def measure(
     if protocol.warmup > 1 and not slow:
         first = [min(run(side, min(most_calls, protocol.warmup - 1))) for side in (reference, candidate)]
         between()
-    calls = max(1, min(protocol.max_block_calls, most_calls, int(protocol.block_us / max(*first, 0.1))))
+    most = min(protocol.max_block_calls, most_calls, _MOST_EACH if each else most_calls)
+    calls = max(1, min(most, int(protocol.block_us / max(*first, 0.1))))
     for side in (candidate, reference):
         side.beyond_us.clear()  # what is first done takes longer
     start = time.perf_counter()

@@ -177,7 +177,7 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     share, micro = _RUN_TO_RUN[way.clock]
     between = math.hypot(share, micro / timing(mine.blocks, way.clock).median_us)
     low, high = rerun_interval(result.speedup, result.low, result.high, between)
-    counts, judging.unresolved = resolved(result.speedup, low, high)
+    counts, judging.unresolved = resolved(result.speedup, result.low, result.high)
     judging.figures = {
         "speedup": counts / factor,
         "speedup_low": low / factor,
