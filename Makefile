@@ -40,13 +40,13 @@ demo: $(DEMO_READY) ## run the first example on the CPU
 	$(VENV_PYTHON) examples/first_episode.py
 
 test: lint ## checks and the quick tests: what every change must pass
-	$(PYTEST) -n $(WORKERS) -m "not slow and not gpu" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow and not gpu" $(ARGS)
 
 test-again: $(TEST_READY) ## what failed in the last run, one test at a time
 	$(PYTEST) -n 0 --last-failed --last-failed-no-failures none -m "not slow and not gpu" $(ARGS)
 
 test-full: lint ## checks and every test that needs no GPU
-	$(PYTEST) -n $(WORKERS) -m "not gpu" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not gpu" $(ARGS)
 
 test-gpu: $(TEST_READY) ## the tests that need a CUDA device, one at a time
 	$(PYTEST) -m gpu $(ARGS)

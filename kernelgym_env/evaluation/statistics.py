@@ -116,24 +116,23 @@ def rerun_interval(ratio: float, low: float, high: float, run_to_run: float) -> 
     they do say; and two results differ by the square root of two more than one of them from the truth.
 
     Args:
-        ratio: what was measured.
-        low: lower end of its 95% interval by repeats in one process.
+        ratio: what was measured, above 0.
+        low: lower end of its 95% interval by repeats in one process, above 0.
         high: upper end.
         run_to_run: relative standard deviation between processes, at least 0.
 
     Returns:
-        (low, high), low not below 0.
+        (low, high). Distances are in logarithms, as ratios have them, so low is above 0.
 
     >>> low, high = rerun_interval(2.0, 2.0, 2.0, 0.005)
     >>> round(low, 4), round(high, 4)
-    (1.9723, 2.0277)
+    (1.9725, 2.0279)
     """
-    between = _Z * run_to_run * ratio
 
     def reach(end: float) -> float:
-        return math.sqrt(2) * math.hypot(ratio - end, between)
+        return math.exp(math.sqrt(2) * math.hypot(math.log(end / ratio), _Z * run_to_run))
 
-    return max(0.0, ratio - reach(low)), ratio + reach(high)
+    return ratio / reach(low), ratio * reach(high)
 
 
 def timing(blocks: Sequence[Sequence[float]], clock: str, *, seed: int = 0) -> Timing:
