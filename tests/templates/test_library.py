@@ -18,6 +18,8 @@ from kernelgym_env.policies.template import changed
 from kernelgym_env.tasks import load_task
 from kernelgym_env.templates import BACKENDS, get_template, template_for, templates, templates_for
 
+pytestmark = pytest.mark.slow  # it renders and runs many kernels
+
 NAMES = [template.name for template in templates()]
 SOFTMAX = load_task("KernelGym/RowSoftmax")
 

@@ -16,6 +16,8 @@ from kernelgym_env.tasks import load_task
 from kernelgym_env.templates import get_template
 from kernelgym_env.tuning import Entry, Table, measure_table, sized
 
+pytestmark = pytest.mark.slow  # it renders and runs many kernels
+
 TASK = sized(load_task("KernelGym/RowSum"), ROWS=64, COLUMNS=300)
 SMALL = get_template("cpp/rows").restricted(math=["exact"], chunk=[256, 4096], unroll=[1], threads=[0, 1])
 ENTRIES = (Entry({"a": 1}, "correct", 50.0, 0.01), Entry({"a": 2}, "wrong"), Entry({"a": 3}, "correct", 25.0, 0.02))
