@@ -48,7 +48,7 @@ _MOVED_BYTES, _HELD_BYTES = 1 << 30, 4 << 30
 _PAGE_BYTES = 8 << 20
 _RUN_TO_RUN = {"cuda_event": (0.004, 0.12), "perf_counter": (0.02, 2.0)}
 """Standard deviation of a ratio between processes: a share of it, and microseconds a call. On a GPU by A/A on an H200
-(`benchmarks/timing.py`); on a CPU by repeated evaluations on a quiet machine of two cores."""
+(`benchmarks/timing.py`), on a CPU assumed, and not measured."""
 _PROBLEM_CHARS = 500
 
 
@@ -169,13 +169,14 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
                 mine, theirs, judging.protocol, rng, most_calls=most, each=way.each, between=inputs.compare
             )
         began = time.perf_counter()
-        factor = _overstated(judging, mine, theirs, inputs.contents, reference, result.speedup)
+        reported_us = statistics.median(value for block in mine.blocks for value in block)
+        factor = _overstated(judging, mine, theirs, inputs.contents, reference, reported_us, result.speedup)
         judging.stages.add("timing", time.perf_counter() - began)
     judging.stages.add("queue", waited)
     judging.stages.add("timing", result.busy_s)
     slower = [[value * factor for value in block] for block in mine.blocks]
     share, micro = _RUN_TO_RUN[way.clock]
-    between = math.hypot(share, micro / timing(mine.blocks, way.clock).median_us)
+    between = math.hypot(share, micro / reported_us)
     low, high = rerun_interval(result.speedup, result.low, result.high, between)
     counts, judging.unresolved = resolved(result.speedup, result.low, result.high)
     judging.figures = {
@@ -292,10 +293,15 @@ def _ready(judging: Judging, worker: Worker, contents: Contents, reference: Refe
 
 
 def _overstated(
-    judging: Judging, side: Side, twin: Side, contents: Contents, reference: Reference, speedup: float
+    judging: Judging,
+    side: Side,
+    twin: Side,
+    contents: Contents,
+    reference: Reference,
+    reported_us: float,
+    speedup: float,
 ) -> float:
     """Factor by which the candidate's own clock overstates its speed; 1 where both clocks agree."""
-    reported_us = timing(side.blocks, "").median_us
     on_cpu = judging.device == "cpu"
     hidden = hidden_us(side.beyond_us, twin.beyond_us, on_cpu=on_cpu)
     factor, hidden_factor = 1.0, overstated(reported_us, reported_us + hidden)
