@@ -189,20 +189,17 @@ class LocalPool:
             evaluation = replace(evaluation, stages_s=stages)
             if job.first is not None:
                 evaluation = settled(job.first, evaluation)
-            elif self._goes_on(job, lane, evaluation):
+            elif self._goes_on(job, evaluation):
                 continue
             with self._condition:
                 self._counts[evaluation.status.value] += 1
             job.future.set_result(evaluation)
 
-    def _goes_on(self, job: _Job, lane: str, evaluation: Evaluation) -> bool:
+    def _goes_on(self, job: _Job, evaluation: Evaluation) -> bool:
         """Queue a job for another device of the same kind, if its figure asks for one and the caller named none."""
-        here, names = _device_of(lane), devices.cuda_device_names()
-        if job.device != "cuda" or not wants_another(evaluation):
-            return False
-        if names.count(names[int(here.partition(":")[2])]) < len(names):
-            return False  # of several kinds, the job might wait for one that differs
-        if len(names) < 2:
+        names = devices.cuda_device_names()
+        # of several kinds, the job might wait for one that differs
+        if job.device != "cuda" or not wants_another(evaluation) or len(names) < 2 or len(set(names)) > 1:
             return False
         with self._condition:
             if self._closed:

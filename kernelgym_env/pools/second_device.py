@@ -13,7 +13,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from kernelgym_env.evaluation.protocols import get_protocol
 from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.evaluation.timing_rules import settle, timing_rule
 
@@ -43,7 +42,7 @@ def settled(first: Evaluation, second: Evaluation) -> Evaluation:
     told: dict[str, Any] = {"device": second.device, "status": second.status.value, "speedup": second.speedup}
     if second.status is not Status.CORRECT:
         return _with(second, {**told, "confirmed": False}, first)
-    result = settle(first.speedup, second.speedup, timing_rule(get_protocol(first.protocol).name))
+    result = settle(first.speedup, second.speedup, timing_rule(first.protocol))
     told["confirmed"] = result.confirmed
     if result.counts == "":
         return _with(replace(first, speedup=math.nan, speedup_low=math.nan, speedup_high=math.nan), told, first)

@@ -47,6 +47,11 @@ def test_a_rule_that_rejects_leaves_no_speedup() -> None:
     assert math.isnan(found.speedup)
 
 
+@pytest.mark.parametrize("protocol", ["strict+custom", "my own"])
+def test_a_protocol_that_is_no_preset_has_the_rule_of_strict(protocol: str) -> None:
+    assert settled(on("cuda:0", protocol=protocol), on("cuda:1", 3.8, protocol=protocol)).speedup == 3.8
+
+
 def test_what_is_wrong_on_another_device_is_wrong() -> None:
     found = settled(on("cuda:0"), on("cuda:1", math.nan, Status.WRONG, feedback="output: 3% differ"))
     assert found.status is Status.WRONG
