@@ -3,6 +3,7 @@
 - `NAMES` -- what a reference must define at module level.
 - `normalise` -- LF line ends, no byte order mark.
 - `missing_names` -- which of `NAMES` a source lacks.
+- `ARITHMETIC` -- the operators that are computed.
 - `constants` -- its numeric module-level constants.
 - `rewrite` -- give some of them other values, leaving all other text as it is.
 - `summary` -- the first line of what its docstring says.
@@ -22,7 +23,7 @@ from functools import lru_cache
 
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 
-__all__ = ["NAMES", "Number", "constants", "missing_names", "normalise", "rewrite", "summary"]
+__all__ = ["ARITHMETIC", "NAMES", "Number", "constants", "missing_names", "normalise", "rewrite", "summary"]
 
 Number = int | float
 
@@ -36,7 +37,7 @@ NAMES = {
 # Greatest magnitude of an integer constant. Sizes are int64 in torch; the bound also keeps folding cheap.
 _INT_BOUND = 2**63
 
-_FOLDED = {
+ARITHMETIC = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -46,6 +47,7 @@ _FOLDED = {
     ast.Pow: operator.pow,
     ast.LShift: operator.lshift,
 }
+"""Operators that are computed where both sides are known, by the node's type."""
 
 
 @dataclass(frozen=True)
@@ -239,14 +241,14 @@ def _folded(node: ast.expr) -> Number | None:
         inner = _folded(node.operand)
         if inner is not None:
             value = -inner if isinstance(node.op, ast.USub) else inner
-    elif isinstance(node, ast.BinOp) and type(node.op) in _FOLDED:
+    elif isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
         left, right = _folded(node.left), _folded(node.right)
         if left is None or right is None:
             return None
         if isinstance(node.op, (ast.Pow, ast.LShift)) and abs(right) > 64:
             return None  # far outside int64, and slow to compute
         try:
-            value = _FOLDED[type(node.op)](left, right)
+            value = ARITHMETIC[type(node.op)](left, right)
         except (ArithmeticError, TypeError, ValueError):
             return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not _bounded(value):

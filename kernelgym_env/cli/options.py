@@ -2,6 +2,7 @@
 
 - `name_of` -- an option whose value a `check_…` function accepts.
 - `add_device` -- the option ``--device``.
+- `add_judging`, `judging_of` -- how and where what a policy writes is judged, and what that says to an environment.
 - `add_sandbox`, `sandbox_of` -- the options of the sandbox, and what they say to a pool.
 - `kind_of` -- the kind of device whose sizes are meant.
 """
@@ -12,12 +13,13 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from kernelgym_env import devices
+from kernelgym_env import devices, pools
 from kernelgym_env.errors import KernelGymError
+from kernelgym_env.evaluation.protocols import LIBRARY_OPS, get_protocol, protocol_names
 from kernelgym_env.evaluation.sandbox.options import MODES, check_mode
-from kernelgym_env.evaluation.submission import check_device
+from kernelgym_env.evaluation.submission import BACKENDS, check_backend, check_device, check_library_ops
 
-__all__ = ["add_device", "add_sandbox", "kind_of", "name_of", "sandbox_of"]
+__all__ = ["add_device", "add_judging", "add_sandbox", "judging_of", "kind_of", "name_of", "sandbox_of"]
 
 
 def name_of(check: Callable[[str], object]) -> Callable[[str], str]:
@@ -38,6 +40,38 @@ def add_device(parser: argparse.ArgumentParser, help_text: str) -> None:
     parser.add_argument(
         "--device", type=name_of(check_device), default="auto", metavar="auto|cpu|cuda[:i]", help=help_text
     )
+
+
+_JUDGING = ("device", "backend", "protocol", "library_ops", "pool")
+
+
+def add_judging(parser: argparse.ArgumentParser) -> None:
+    """Add ``--device``, ``--backend``, ``--protocol``, ``--library-ops`` and ``--pool``."""
+    add_device(parser, "where to judge (default: a GPU if there is one)")
+    backends, allowed = "|".join(BACKENDS), "|".join(LIBRARY_OPS)
+    parser.add_argument("--backend", type=name_of(check_backend), default="auto", metavar=backends, help="the language")
+    parser.add_argument(
+        "--protocol",
+        type=name_of(get_protocol),
+        default="strict",
+        metavar="NAME",
+        help=f"how it is judged: {', '.join(protocol_names())} (default: strict)",
+    )
+    parser.add_argument(
+        "--library-ops",
+        type=name_of(check_library_ops),
+        default=None,
+        metavar=allowed,
+        help="in place of the protocol's",
+    )
+    parser.add_argument(
+        "--pool", type=name_of(pools.check_key), default="local", metavar="NAME", help="who judges (default: local)"
+    )
+
+
+def judging_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the options of `add_judging` say, as options of an environment."""
+    return {name: getattr(arguments, name) for name in _JUDGING}
 
 
 def add_sandbox(parser: argparse.ArgumentParser) -> None:

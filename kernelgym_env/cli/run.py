@@ -5,15 +5,12 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from typing import Any
 
-from kernelgym_env import devices, pools
-from kernelgym_env.cli.options import add_device, name_of
+from kernelgym_env import devices
+from kernelgym_env.cli.options import add_judging, judging_of
 from kernelgym_env.cli.output import FAULT, OK, console, print_json, progress
 from kernelgym_env.cli.report import report_table
 from kernelgym_env.errors import InvalidOptionError
-from kernelgym_env.evaluation.protocols import LIBRARY_OPS, get_protocol, protocol_names
-from kernelgym_env.evaluation.submission import BACKENDS, check_backend, check_library_ops
 from kernelgym_env.policies.choosing import NAMES, make_policy
 from kernelgym_env.reports.report import load, make_report
 from kernelgym_env.runs import Plan, Run, play
@@ -56,26 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--samples", type=int, default=1, metavar="N", help="episodes a task (default: 1)")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="episodes side by side (default: 1)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of what the policy draws (default: 0)")
-    add_device(parser, "where to judge (default: a GPU if there is one)")
-    backends, allowed = "|".join(BACKENDS), "|".join(LIBRARY_OPS)
-    parser.add_argument("--backend", type=name_of(check_backend), default="auto", metavar=backends, help="the language")
-    parser.add_argument(
-        "--protocol",
-        type=name_of(get_protocol),
-        default="strict",
-        metavar="NAME",
-        help=f"how it is judged: {', '.join(protocol_names())} (default: strict)",
-    )
-    parser.add_argument(
-        "--library-ops",
-        type=name_of(check_library_ops),
-        default=None,
-        metavar=allowed,
-        help="in place of the protocol's",
-    )
-    parser.add_argument(
-        "--pool", type=name_of(pools.check_key), default="local", metavar="NAME", help="who judges (default: local)"
-    )
+    add_judging(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -84,9 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidOptionError(f"--at-once must be at least 1, got {arguments.at_once}.")
     tasks = _tasks(arguments)
     policy = make_policy(arguments.policy)
-    options: dict[str, Any] = {
-        name: getattr(arguments, name) for name in ("device", "backend", "protocol", "library_ops", "pool")
-    }
+    options = judging_of(arguments)
     if arguments.pool == "local":
         if arguments.device == "auto":  # a run that goes on where the GPU is missing must not go on with the CPU
             options["device"] = devices.device_kind("auto")

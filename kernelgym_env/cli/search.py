@@ -10,12 +10,10 @@ from typing import Any
 
 from rich.table import Table
 
-from kernelgym_env import devices, pools
-from kernelgym_env.cli.options import add_device, name_of
+from kernelgym_env import devices
+from kernelgym_env.cli.options import add_judging, judging_of
 from kernelgym_env.cli.output import FAULT, NEGATIVE, OK, console, print_json, progress
 from kernelgym_env.errors import InvalidOptionError
-from kernelgym_env.evaluation.protocols import LIBRARY_OPS, get_protocol, protocol_names
-from kernelgym_env.evaluation.submission import BACKENDS, check_backend, check_library_ops
 from kernelgym_env.policies.choosing import NAMES, make_policy
 from kernelgym_env.search import METHODS, Budget, SearchResult, Trial, run_method
 from kernelgym_env.tasks import load_tasks
@@ -60,26 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=None, metavar="S", help="start none after so many, a task")
     parser.add_argument("--at-once", type=int, default=16, metavar="N", help="evaluations side by side (default: 16)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of what the policy draws (default: 0)")
-    add_device(parser, "where to judge (default: a GPU if there is one)")
-    backends, allowed = "|".join(BACKENDS), "|".join(LIBRARY_OPS)
-    parser.add_argument("--backend", type=name_of(check_backend), default="auto", metavar=backends, help="the language")
-    parser.add_argument(
-        "--protocol",
-        type=name_of(get_protocol),
-        default="strict",
-        metavar="NAME",
-        help=f"how it is judged: {', '.join(protocol_names())} (default: strict)",
-    )
-    parser.add_argument(
-        "--library-ops",
-        type=name_of(check_library_ops),
-        default=None,
-        metavar=allowed,
-        help="in place of the protocol's",
-    )
-    parser.add_argument(
-        "--pool", type=name_of(pools.check_key), default="local", metavar="NAME", help="who judges (default: local)"
-    )
+    add_judging(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -91,9 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         tasks = tasks[: arguments.limit]
     settings = _settings(arguments)
     budget = Budget(arguments.evaluations, arguments.seconds)
-    options: dict[str, Any] = {
-        name: getattr(arguments, name) for name in ("device", "backend", "protocol", "library_ops", "pool")
-    }
+    options = judging_of(arguments)
     if arguments.pool == "local":
         options["device"] = devices.device_kind("auto") if arguments.device == "auto" else arguments.device
         for task in tasks:

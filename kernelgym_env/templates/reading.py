@@ -12,10 +12,11 @@ from __future__ import annotations
 import ast
 import functools
 import math
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from kernelgym_env.tasks.source import ARITHMETIC
 
 __all__ = ["Reference", "Shape", "Unread", "broadcast", "dotted"]
 
@@ -35,16 +36,6 @@ class Shape:
     sizes: tuple[int, ...]
 
 
-_ARITHMETIC = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.LShift: operator.lshift,
-}
 _MAKERS = frozenset({"rand", "randn", "zeros", "ones", "empty"})
 _LIKE = frozenset({"contiguous", "triu", "tril", "abs", "clone", "exp", "softmax", "sigmoid", "clamp", "rand_like"})
 _MATHS = {"sqrt": math.sqrt, "exp": math.exp, "log": math.log, "pi": math.pi}
@@ -185,7 +176,7 @@ class Reference:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             found = self.value(node.operand, known)
             return found if isinstance(found, Shape) else -found
-        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
             return self._binary(node, known)
         if isinstance(node, ast.Attribute):
             return self._attribute(node, known)
@@ -239,7 +230,7 @@ class Reference:
             sizes = [item.sizes if isinstance(item, Shape) else () for item in (left, right)]
             return Shape(broadcast(*sizes))
         try:
-            return _ARITHMETIC[type(node.op)](left, right)
+            return ARITHMETIC[type(node.op)](left, right)
         except (TypeError, ZeroDivisionError, OverflowError, ValueError) as error:
             raise Unread(f"{ast.unparse(node)[:60]!r} has no value") from error
 
