@@ -205,24 +205,30 @@ class Pair:
         self.judging.close()
 
 
-def model(source: str, entry: str) -> tuple[Any, list[torch.Tensor]]:
-    """The model of a source and its inputs, on the device, in this process."""
+def load(source: str) -> dict[str, Any]:
+    """The names of a source, in this process."""
     path = Path("/tmp") / f"timing_{secrets.token_hex(4)}.py"  # Triton reads a kernel's text from its file
     path.write_text(source)
     names: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
     exec(compile(source, str(path), "exec"), names)
+    return names
+
+
+def model(names: dict[str, Any], entry: str) -> tuple[Any, list[torch.Tensor]]:
+    """A new model of a source and new inputs, on the device."""
     return names[entry]().cuda(), [value.cuda() for value in names["get_inputs"]()]
 
 
 def by_kernelbench(one: str, two: str, runs: int) -> list[float]:
     """Ratios reference / candidate by KernelBench's method."""
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    first, second = load(one), load(two)
     ratios = []
     with torch.no_grad():
         for _ in range(runs):
-            (candidate, inputs), (reference, _) = model(one, "ModelNew"), model(two, "Model")
-            first = mean_ms(candidate, inputs, flush)
-            ratios.append(mean_ms(reference, inputs, flush) / first)
+            (candidate, inputs), (reference, _) = model(first, "ModelNew"), model(second, "Model")
+            spent = mean_ms(candidate, inputs, flush)
+            ratios.append(mean_ms(reference, inputs, flush) / spent)
     return ratios
 
 
@@ -277,7 +283,7 @@ def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> It
 
 def a_b(session: Session, protocol: Protocol, pairs: int) -> Iterator[dict[str, Any]]:
     """A kernel against one with 5% more work, ten measurements a pair of processes; none for no pairs."""
-    for rows in track(ROWS if pairs else (), "A/B"):
+    for rows in track(ROWS[::-1] if pairs else (), "A/B"):
         reference = SCALE.format(name="Model", percent=100, rows=rows)
         slower = SCALE.format(name="ModelNew", percent=105, rows=rows)
         task = Task(f"Timing/Scale{rows}", TASK.format(expression="args[0] * 2", inputs=f"torch.randn({rows}, 4096)"))

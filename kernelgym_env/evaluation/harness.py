@@ -245,6 +245,9 @@ class _Harness:
         if self.device != "cpu":
             self.clock = DeviceClock(torch.device(self.device).index or 0)
             self._attach_tracer()
+            # told before anything of the submission is read
+            launch_us = self.clock.launch_us(self._flush({**command, "flush_at": 0}))
+            wire.send(self.sock, {"launch_us": launch_us, "nonce": command["nonce"]})
         if command["threads"]:
             torch.set_num_threads(command["threads"])
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = command["tf32"]

@@ -34,6 +34,8 @@ __all__ = ["Judging", "Outcome", "Stages"]
 
 _FINDING_CHARS = 300
 _OTHER_BYTES = 8 << 30
+FLUSH_PLACES, FLUSH_STEP = 16, 8 << 20
+"""Places at which the memory may begin that is overwritten to empty a GPU's cache, and bytes between them."""
 
 
 class Outcome(Exception):
@@ -233,6 +235,7 @@ class Judging:
             "tf32": self.protocol.tf32,
             "way": "",
             "builds": entry == ENTRY and self.builder is not None,
+            **flushed(self.protocol),
         }
 
     def _refuse_failed_builds(self, answer: dict[str, Any]) -> None:
@@ -414,6 +417,12 @@ class Judging:
         self.quiet.leave()
         for worker in self.workers:
             worker.close()
+
+
+def flushed(protocol: Protocol) -> dict[str, int]:
+    """Bytes that a worker on a GPU overwrites to empty its cache, and of the room in which their place is drawn."""
+    flush = protocol.flush_mib << 20
+    return {"flush": flush, "room": flush + FLUSH_PLACES * FLUSH_STEP}
 
 
 def _is_dense(shape: list[int], stride: Any) -> bool:

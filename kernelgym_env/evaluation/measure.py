@@ -54,6 +54,8 @@ class Side:
             ``flush_at``, from which byte on what empties the cache begins.
         late: whether inputs are written once the worker has said that it is ready to call.
         warm: whether the worker makes one call first, on what it has, if calls are short: code runs in longer.
+        excess_us: microseconds by which launching takes longer in this process than in an average one; times are less
+            by that.
         blocks: microseconds per call by block, filled in by `measure`.
         beyond_us: of each command, by how much the judge's wall clock exceeds what was reported, per call, in
             microseconds. Shape [commands].
@@ -65,6 +67,7 @@ class Side:
     places: Callable[[], dict[str, Any]] = lambda: {"moved": [], "flush_at": 0}
     late: bool = False
     warm: bool = False
+    excess_us: float = 0.0
     blocks: list[list[float]] = field(default_factory=list)
     beyond_us: list[float] = field(default_factory=list)
     _last_us: float = 0.0
@@ -97,7 +100,7 @@ class Side:
             raise WorkerEnded("garbage", f"it did not report {calls} positive times")
         self._last_us = max(times)
         self.beyond_us.append((self.worker.answered_in_s * 1e6 - sum(times)) / calls)
-        return [float(value) for value in times]
+        return [max(value - self.excess_us, _LEAST_US) for value in times]
 
 
 @dataclass(frozen=True)

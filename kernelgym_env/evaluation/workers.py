@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import signal
@@ -39,6 +40,7 @@ _KEPT_OUTPUT = 16_384
 _KILL_S = 1.0
 _PATIENCE_S = 15.0
 _START_S = 120.0
+_SLOWEST_LAUNCH_US = 1e4
 _PASSED = ("PATH", "LANG", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "VIRTUAL_ENV")
 _PASSED_PREFIXES = ("LC_", "NVIDIA_", "OMP_", "MKL_", "OPENBLAS_", "GOMP_", "KMP_")
 
@@ -299,6 +301,8 @@ class Worker:
         isolation: what was in force around it, by layer; known from its first answer on.
         answered_in_s: wall seconds from when it could begin with the last command that was asked until it had answered.
         serve: answers what the worker asks for while it works on a command; None refuses that.
+        launch_us: microseconds of an empty kernel in it, which it told before it had read anything of a submission; NaN
+            on a CPU.
     """
 
     def __init__(
@@ -325,6 +329,7 @@ class Worker:
         self._halt: processes.Halt | None = None
         self.answered_in_s = 0.0
         self.serve: Serve | None = None
+        self.launch_us = math.nan
         self._ended: dict[str, Any] | None = None
         self._head = bytearray()
         self._last = bytearray()
@@ -375,25 +380,31 @@ class Worker:
             SandboxError: if the worker refused to go on without a sandbox.
         """
         end = time.monotonic() + (seconds if self.isolation else max(seconds, _START_S))
+        control = self._control.fileno()
         while True:
             left = end - time.monotonic()
-            # bytes that keep trickling in do not move the deadline
-            ready = wire.readable(left, self._control.fileno(), self._status) if left > 0 else set()
-            if self._control.fileno() in ready:
-                try:
+            try:
+                message = self._reader.take()  # may have come with the one before
+                # bytes that keep trickling in do not move the deadline
+                ready = wire.readable(left, control, self._status) if message is None and left > 0 else set()
+                if control in ready:
                     message = self._reader.feed()
                     if message is not None and not self.isolation:
                         message = self._enter(message)
                         end = time.monotonic() + seconds
-                except wire.WireError as error:
-                    raise self._end(str(error)) from None
-                if message is not None:
-                    if message.get("nonce") != self._nonce:
-                        self.kill()
-                        raise WorkerEnded("garbage", "it sent a message that answers nothing")
-                    if self.serve is None or "build" not in message:
-                        return message
-                    end += self._serve(message["build"], end - time.monotonic())
+            except wire.WireError as error:
+                raise self._end(str(error)) from None
+            if message is not None:
+                if message.get("nonce") != self._nonce:
+                    self.kill()
+                    raise WorkerEnded("garbage", "it sent a message that answers nothing")
+                if self._notes(message):
+                    continue
+                if self.serve is None or "build" not in message:
+                    return message
+                end += self._serve(message["build"], end - time.monotonic())
+            elif control in ready:
+                continue
             elif self._status in ready:
                 raise self._end("")
             elif left <= 0:
@@ -401,6 +412,14 @@ class Worker:
                 if not self.isolation and self._fresh:
                     raise WorkerLost("a worker did not get into its sandbox in time")
                 raise WorkerEnded("timeout", f"no answer within {seconds:g} s")
+
+    def _notes(self, message: dict[str, Any]) -> bool:
+        """Whether it is what a worker tells once, ahead of its first answer."""
+        told = message.get("launch_us")
+        if not math.isnan(self.launch_us) or type(told) is not float or not 0 < told < _SLOWEST_LAUNCH_US:
+            return False
+        self.launch_us = told
+        return True
 
     def _serve(self, request: object, seconds: float) -> float:
         """Answer a worker's own question; returns the seconds by which its deadline moves."""

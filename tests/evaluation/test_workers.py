@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
+import math
 import os
 import resource
 import socket
@@ -123,6 +124,34 @@ def test_a_worker_that_ended_between_two_commands_is_a_crash(server: Zygote) -> 
     with pytest.raises(WorkerEnded, match="ended by SIGKILL"):
         worker.ask({"op": "no such command"}, 60)
     worker.close()
+
+
+def test_what_launching_takes_is_told_once_and_the_answer_may_come_with_it(server: Zygote) -> None:
+    worker = server.fork({})
+    source = """
+import json, struct, sys
+
+frame = sys._getframe()
+while "command" not in frame.f_locals:
+    frame = frame.f_back
+harness, nonce = frame.f_locals["self"], frame.f_locals["command"]["nonce"]
+sent = b""
+for told in [3.5, {"more": 1}, 9.0]:
+    body = json.dumps({"launch_us": told, "nonce": nonce}).encode()
+    sent += struct.pack("<I", len(body)) + body
+harness.sock.sendall(sent)
+"""
+    path = worker.folder / "submission.py"
+    path.write_text(source)
+    path.chmod(0o644)
+    command = {"op": "load", "path": str(path), "entry": "json", "construct": False, "init": None, "seed": 0}
+    try:
+        assert math.isnan(worker.launch_us)
+        answer = worker.ask({**command, "device": "cpu", "threads": 0, "tf32": [False, False], "builds": False}, 60)
+        assert worker.launch_us == 3.5
+        assert answer["launch_us"] == {"more": 1}  # what is no such figure, or a second one, is taken for the answer
+    finally:
+        worker.close()
 
 
 def test_nothing_is_signalled_once_a_supervisor_has_ended(server: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:
