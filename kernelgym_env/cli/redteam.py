@@ -64,11 +64,15 @@ def run(arguments: argparse.Namespace) -> int:
             errors().print(f"skipped {case.name}: {why}", style="dim")
     records = []
     options = {name: getattr(arguments, name) for name in ("device", "protocol", "scale", "threads", "naive")}
-    with Arena(**options) as arena, progress(len(cases)) as advance:
-        for case in cases:
-            record = arena.run(case)
-            records.append(record)
-            advance(f"{case.name}: {record.outcome.status}{'' if record.ok else ', not as expected'}")
+    stopped = None
+    try:
+        with Arena(**options) as arena, progress(len(cases)) as advance:
+            for case in cases:
+                record = arena.run(case)
+                records.append(record)
+                advance(f"{case.name}: {record.outcome.status}{'' if record.ok else ', not as expected'}")
+    except KeyboardInterrupt as stop:
+        stopped = stop  # what was judged is printed all the same
     if arguments.json:
         print_json([record.to_dict() for record in records])
     else:
@@ -77,4 +81,6 @@ def run(arguments: argparse.Namespace) -> int:
         console().print(confusion(records))
         if table := failed(records):
             console().print(table)
+    if stopped is not None:
+        raise stopped
     return OK if all(record.ok for record in records) else NEGATIVE
