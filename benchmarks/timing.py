@@ -18,6 +18,7 @@ import json
 import random
 import secrets
 import statistics
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +110,17 @@ def get_init_inputs():
     return []
 """
 ROWS = (4096, 16384, 32768)
+COLUMNS = (
+    "task",
+    "µs",
+    "median off",
+    "95th percentile",
+    "KernelBench: median off",
+    "95th percentile",
+    "re-run inside",
+    "slope",
+)
+BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 SLOPES, LAUNCHES_US, CYCLES_PER_US = 9, 60, 2_000
 """Repeats of a slope; what launching a call takes at the most; cycles of waiting in a microsecond."""
 
@@ -351,6 +363,35 @@ def show(document: dict[str, Any]) -> None:
     console.print(table)
 
 
+def page_part(document: dict[str, Any]) -> str:
+    """The tables of the page, between their marks."""
+    lines = [
+        BEGIN,
+        "",
+        f"| {' | '.join(COLUMNS)} |",
+        "|---" * len(COLUMNS) + "|",
+    ]
+    for one in document["a_a"]:
+        ours, theirs = one["ours"], one["kernelbench"]
+        off = [f"{side[key]:.2f}%" for side in (ours, theirs) for key in ("median_percent", "p95_percent")]
+        inside = one.get("rerun_inside_narrowed", one["rerun_inside"])
+        cells = [one["task"], f"{one['us']:.1f}", *off, f"{inside:.0%}", f"{one['slope_over_events']:.4f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", "| 5% more work, µs | ranked right | KernelBench: ranked right |", "|---|---|---|"]
+    for one in document["a_b"]:
+        theirs = f"{one['kernelbench_ranked_right']} of {one['kernelbench_pairs']}"
+        lines.append(f"| {one['us']:.0f} | {one['ranked_right']} of {one['pairs']} | {theirs} |")
+    if note := document.get("note"):
+        lines += ["", *textwrap.wrap(note, 120)]
+    return "\n".join([*lines, "", END])
+
+
+def write_page(page: Path, document: dict[str, Any]) -> None:
+    """Put the tables between the marks of a page."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    page.write_text(f"{before}{page_part(document)}{rest.partition(END)[2]}", encoding="utf-8")
+
+
 def main() -> None:
     """Measure, write the JSON, print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -358,11 +399,19 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=300, help="measurements of the 5%% slower kernel")
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--page", type=Path, help="a page into which the tables are written")
+    parser.add_argument("--show", action="store_true", help="do not measure, show what is in --out")
     arguments = parser.parse_args()
+    if arguments.show:
+        document = json.loads(arguments.out.read_text())
+        show(document)
+        if arguments.page:
+            write_page(arguments.page, document)
+        return
     protocol = get_protocol("strict")
     session = Session("cuda:0", "cuda:0")
     session.prepare()
-    document: dict[str, Any] = {
+    document = {
         "benchmark": "timing",
         "package": kernelgym_env.__version__,
         "hardware": session.hardware,
@@ -384,6 +433,8 @@ def main() -> None:
     finally:
         session.close()
     show(document)
+    if arguments.page:
+        write_page(arguments.page, document)
 
 
 if __name__ == "__main__":
