@@ -371,21 +371,25 @@ class Settled:
     confirmed: bool
 
 
-def settle(first: float, again: float, rule: TimingRule) -> Settled:
+def settle(first: float, again: float, rule: TimingRule, *, cleared: bool = False) -> Settled:
     """Which of two speedups counts.
 
     Args:
         first: the one that was to be confirmed, above 0.
         again: that of the re-test; NaN if it gave none.
         rule: ``slower`` takes the lower one; ``reject`` takes the first if the second lies within the tolerance.
+        cleared: whether the clocks were at odds in the first measurement, and nothing is the matter with the second. It
+            then counts where the lower one would: the first one was made lower by the disagreement.
 
     Raises:
         ValueError: if `first` is not above 0.
 
     >>> settle(4.0, 3.7, RULES["strict"]), settle(4.0, 3.5, RULES["cuda_l1"])
     (Settled(counts='again', confirmed=True), Settled(counts='', confirmed=False))
+    >>> settle(0.5, 1.5, RULES["strict"]).counts, settle(0.5, 1.5, RULES["strict"], cleared=True).counts
+    ('first', 'again')
     """
     agree = confirmed(first, again, tolerance=rule.retest.tolerance)
     if math.isnan(again) or (rule.retest.settlement == "reject" and not agree):
         return Settled("", agree)
-    return Settled("again" if rule.retest.settlement == "slower" and again < first else "first", agree)
+    return Settled("again" if rule.retest.settlement == "slower" and (cleared or again < first) else "first", agree)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym_env import settings
-from kernelgym_env.evaluation import processes, wire
+from kernelgym_env.evaluation import processes, waiting, wire
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.sandbox.readable import private_places
@@ -85,6 +85,14 @@ def _scrubbed() -> dict[str, str]:
     return {**kept, "PATH": path, "KINETO_LOG_LEVEL": "99"}
 
 
+def _patient() -> dict[str, str]:
+    """Has OpenMP's threads sleep 0.1 ms after their work, where nothing else is asked for, in place of milliseconds.
+
+    Until then they hold a processor on which the judge would read the answer, or the next call would begin.
+    """
+    return {} if {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ) else {"GOMP_SPINCOUNT": "2000"}
+
+
 class Zygote:
     """The fork server of one judge.
 
@@ -130,6 +138,7 @@ class Zygote:
                 "KERNELGYM_SANDBOX": json.dumps({"private": private_places(), "cores": self.warden.cores}),
                 "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
                 "PYTHONDONTWRITEBYTECODE": "1",
+                **_patient(),
                 **environ,
             },
             start_new_session=True,
@@ -300,6 +309,8 @@ class Worker:
         folder: its private folder.
         isolation: what was in force around it, by layer; known from its first answer on.
         answered_in_s: wall seconds from when it could begin with the last command that was asked until it had answered.
+        spent_s: of these, within `still`, seconds in which nobody else's having the processors kept it or its answer
+            waiting, as far as that is known.
         serve: answers what the worker asks for while it works on a command; None refuses that.
         launch_us: microseconds of an empty kernel in it, which it told before it had read anything of a submission; NaN
             on a CPU.
@@ -327,7 +338,9 @@ class Worker:
         self._status = status
         self._nonce = ""
         self._halt: processes.Halt | None = None
-        self.answered_in_s = 0.0
+        self.answered_in_s = self.spent_s = 0.0
+        self._main = 0
+        self._usage: waiting.Usage | None = None
         self.serve: Serve | None = None
         self.launch_us = math.nan
         self._ended: dict[str, Any] | None = None
@@ -454,14 +467,17 @@ class Worker:
         return self._answer(seconds)
 
     def _answer(self, seconds: float) -> dict[str, Any]:
+        waited = waiting.waited_ns()
         start = time.perf_counter() if self._halt is None else self._halt.release()
         try:
             answer = self.wait(seconds)
-            self.answered_in_s = time.perf_counter() - start
+            self.answered_in_s = self.spent_s = time.perf_counter() - start
+            waited = waiting.waited_ns() - waited
             return answer
         finally:
             if self._halt is not None:
-                self._halt.hold()
+                before, self._usage = self._usage, waiting.usage(self._main, self._halt.hold())
+                self.spent_s = waiting.spent_s(self.answered_in_s, waited, before, self._usage)
 
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
@@ -471,7 +487,7 @@ class Worker:
             return
         self._halt = processes.Halt(self.pid)
         try:
-            self._halt.hold()
+            self._usage = waiting.usage(self._main, self._halt.hold())
             yield
         finally:
             self._halt.release()
@@ -483,6 +499,7 @@ class Worker:
             self.kill()
             raise SandboxError(str(message["refused"]))
         self.isolation = message.get("isolation", {})
+        self._main = (processes.below(self.pid) or [self.pid])[-1]
         return self._reader.take() if self.isolation else message
 
     def _end(self, detail: str) -> WorkerEnded | WorkerLost:
