@@ -1,6 +1,7 @@
 """How good a speedup is: a kernel against itself, and against one that is 5% slower.
 
     python benchmarks/timing.py --out benchmarks/results/timing_h200.json
+    python benchmarks/timing.py --device cpu --out benchmarks/results/timing_cpu.json
 
 - A/A: the reference against itself, each run in two new processes. Whatever differs from 1 is error.
 - A/B: a Triton kernel against the same one with 5% more work. What counts is how often it is ranked right.
@@ -9,6 +10,8 @@
 - The outside clock: the slope of batches by the judge's wall clock against the device's events around the same calls
   (`slope_over_events`), and the bound that it sets on what a candidate reports, against the cold calls that it
   reports (`bound_over_reported`).
+
+On a CPU there is A/A alone: KernelBench's method has no CPU, and a slope no device's clock to be held against.
 """
 
 from __future__ import annotations
@@ -81,6 +84,19 @@ TASKS = {
 }
 """Expression and inputs by name; from some microseconds to some milliseconds."""
 
+CPU_TASKS = {
+    "relu-64x256": ("torch.relu(args[0])", "torch.randn(64, 256)"),
+    "softmax-64x512": ("torch.softmax(args[0], -1)", "torch.randn(64, 512)"),
+    "layernorm-256x1024": ("nn.functional.layer_norm(args[0], (1024,))", "torch.randn(256, 1024)"),
+    "mm-256": ("args[0] @ args[1]", "torch.randn(256, 256), torch.randn(256, 256)"),
+    "chain-512x1024": ("torch.tanh(args[0] * 2 + 1).abs().sqrt()", "torch.randn(512, 1024)"),
+    "conv-4x16x64x64": (
+        "nn.functional.conv2d(args[0], args[1], padding=1)",
+        "torch.randn(4, 16, 64, 64), torch.randn(16, 16, 3, 3)",
+    ),
+}
+"""The same for a CPU."""
+
 SCALE = """
 import torch
 import triton
@@ -139,7 +155,7 @@ class Pair:
     def __init__(self, session: Session, task: Task, source: str, other: str, protocol: Protocol) -> None:
         secret = secrets.token_bytes(16)
         self.rng = random.Random(secrets.randbits(64))
-        submission = Submission(task, source, device="cuda", protocol=protocol, library_ops="allow")
+        submission = Submission(task, source, device=session.kind, protocol=protocol, library_ops="allow")
         self.judging = Judging(
             submission,
             protocol,
@@ -259,8 +275,9 @@ def error(ratios: list[float]) -> dict[str, float]:
 
 def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> Iterator[dict[str, Any]]:
     """Each task against itself."""
+    on_gpu = session.kind == "cuda"
     for name in track(names, "A/A"):
-        expression, inputs = TASKS[name]
+        expression, inputs = (TASKS if on_gpu else CPU_TASKS)[name]
         task = Task(f"Timing/{name}", TASK.format(expression=expression, inputs=inputs))
         source = task.source.replace("class Model(", "class ModelNew(")
         found, outside, slopes = [], [], []
@@ -269,10 +286,10 @@ def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> It
             try:
                 found.append(pair.ratio())
                 outside.append(pair.outside() / found[-1]["us"])
-                slopes.append(pair.slopes(found[-1]["us"]))
+                slopes += [pair.slopes(found[-1]["us"])] if on_gpu else []
             finally:
                 pair.close()
-        theirs = by_kernelbench(source, task.source, runs)
+        theirs = by_kernelbench(source, task.source, runs) if on_gpu else []
         ratios = [one["ratio"] for one in found]
         inside = [
             first["low"] <= again["ratio"] <= first["high"] for first in found for again in found if again is not first
@@ -281,12 +298,12 @@ def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> It
             "task": name,
             "us": statistics.median(one["us"] for one in found),
             "ours": error(ratios),
-            "kernelbench": error(theirs),
+            "kernelbench": error(theirs) if theirs else None,
             "interval_holds_1": sum(one["low"] <= 1 <= one["high"] for one in found) / runs,
             "rerun_inside": sum(inside) / max(1, len(inside)),
             "bound_over_reported": statistics.median(outside),
             "slope_us": [statistics.median(ones) for ones in zip(*slopes, strict=True)],
-            "slope_over_events": statistics.median(wall / events for wall, events in slopes),
+            "slope_over_events": statistics.median(wall / events for wall, events in slopes) if slopes else None,
             "seconds": statistics.median(one["seconds"] for one in found),
             "runs": found,
             "kernelbench_ratios": theirs,
@@ -342,12 +359,14 @@ def show(document: dict[str, Any]) -> None:
             one["task"],
             f"{one['us']:.1f}",
             *(f"{ours[key]:.2f}" for key in ("median_percent", "p95_percent", "max_percent")),
-            *(f"{theirs[key]:.2f}" for key in ("median_percent", "p95_percent")),
+            *(f"{theirs[key]:.2f}" if theirs else "" for key in ("median_percent", "p95_percent")),
             f"{one['rerun_inside']:.2f}",
-            f"{one['slope_over_events']:.4f}",
+            f"{one['slope_over_events']:.4f}" if theirs else "",
             f"{one['seconds']:.2f}",
         )
     console.print(table)
+    if not document["a_b"]:
+        return
     table = Table(title="A/B: 5% more work, ranked right")
     for column in ("rows", "µs", "ours", "ratio", "KernelBench", "s"):
         table.add_column(column, justify="right")
@@ -397,7 +416,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10, help="runs of each task")
     parser.add_argument("--pairs", type=int, default=300, help="measurements of the 5%% slower kernel")
-    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--device", default="cuda:0", help="cuda:0, or cpu")
+    parser.add_argument("--tasks", nargs="*", help="by name; all unless given")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--page", type=Path, help="a page into which the tables are written")
     parser.add_argument("--show", action="store_true", help="do not measure, show what is in --out")
@@ -408,8 +428,13 @@ def main() -> None:
         if arguments.page:
             write_page(arguments.page, document)
         return
+    on_cpu = arguments.device == "cpu"
+    known = CPU_TASKS if on_cpu else TASKS
+    names = list(known) if arguments.tasks is None else arguments.tasks
+    if unknown := sorted(set(names) - set(known)):
+        parser.error(f"no tasks of that name on {arguments.device}: {unknown}; there are {list(known)}")
     protocol = get_protocol("strict")
-    session = Session("cuda:0", "cuda:0")
+    session = Session(arguments.device, arguments.device)
     session.prepare()
     document = {
         "benchmark": "timing",
@@ -422,8 +447,8 @@ def main() -> None:
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     parts = {
-        "a_b": a_b(session, protocol, arguments.pairs),
-        "a_a": a_a(session, protocol, arguments.tasks, arguments.runs),
+        "a_b": a_b(session, protocol, 0 if on_cpu else arguments.pairs),
+        "a_a": a_a(session, protocol, names, arguments.runs),
     }
     try:
         for name, part in parts.items():

@@ -85,14 +85,6 @@ def _scrubbed() -> dict[str, str]:
     return {**kept, "PATH": path, "KINETO_LOG_LEVEL": "99"}
 
 
-def _patient() -> dict[str, str]:
-    """Has OpenMP's threads sleep 0.1 ms after their work, where nothing else is asked for, in place of milliseconds.
-
-    Until then they hold a processor on which the judge would read the answer, or the next call would begin.
-    """
-    return {} if {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ) else {"GOMP_SPINCOUNT": "2000"}
-
-
 class Zygote:
     """The fork server of one judge.
 
@@ -138,7 +130,6 @@ class Zygote:
                 "KERNELGYM_SANDBOX": json.dumps({"private": private_places(), "cores": self.warden.cores}),
                 "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
                 "PYTHONDONTWRITEBYTECODE": "1",
-                **_patient(),
                 **environ,
             },
             start_new_session=True,
