@@ -1,9 +1,14 @@
 """The device's clock, and the judge's own beside it."""
 
+import statistics
+import time
+
 import pytest
+import torch
 from gpu_programs import CUPY, TRITON
 from programs import task
 
+from kernelgym_env.evaluation.device_clock import DeviceClock
 from kernelgym_env.evaluation.result import Status
 
 pytestmark = pytest.mark.gpu
@@ -66,3 +71,29 @@ cuda.cuCtxSetLimit(6, ctypes.c_size_t(1 << 30))
     evaluation = judge(reserve + TRITON)
     assert evaluation.status is Status.CORRECT, evaluation.feedback
     assert evaluation.speedup_low < honest.speedup_high * 1.1
+
+
+def test_a_slow_host_is_not_timed():
+    clock, x = DeviceClock(0), torch.randn(4096, 4096, device="cuda")
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+
+    def slowly() -> torch.Tensor:
+        end = time.perf_counter() + 5e-5
+        while time.perf_counter() < end:
+            pass
+        return torch.relu(x)
+
+    def timed(call):
+        return clock.time(call, [[]] * 20, flush, [0, 0], lambda result: None)
+
+    timed(slowly)
+    plain, slow = timed(lambda: torch.relu(x)), timed(slowly)
+    assert statistics.median(slow) < 1.05 * statistics.median(plain)
+    assert plain[0] < 1.1 * statistics.median(plain)  # after a pause, too
+
+
+def test_launching_takes_the_same_time_again():
+    clock, flush = DeviceClock(0), torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    first, again = clock.launch_us(flush), clock.launch_us(flush)
+    assert 1 < first < 20
+    assert abs(first - again) < 0.05 * first
