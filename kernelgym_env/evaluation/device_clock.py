@@ -19,7 +19,7 @@ import torch
 __all__ = ["DeviceClock"]
 
 _address = torch.Tensor.data_ptr
-_wait = torch.cuda._sleep
+_wait: Any = getattr(torch._C, "_cuda_sleep", None)  # what torch.cuda._sleep calls; there is none without CUDA
 _LEAD_CYCLES, _FIRST_LEAD_CYCLES = 200_000, 1_000_000
 """What the device waits before each call, and before the first: 0.1 and 0.5 ms at 2 GHz."""
 
@@ -83,8 +83,7 @@ class DeviceClock:
         Before each call the device waits, parts of the arguments are exchanged, all of the level 2 cache is given back
         that an earlier call may have reserved, and `flush` is overwritten. The wait lets the host get ahead: a call is
         launched while the device is not there yet, and what is timed is the device's work, however busy the host is.
-        After a pause the host is slower, so the first wait is longer. Inputs change behind the wait, so it is no time
-        in which to work on them.
+        After a pause the host is slower, so the first wait is longer.
 
         Args:
             call: what is timed, on the current stream.

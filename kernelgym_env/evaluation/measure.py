@@ -57,8 +57,8 @@ class Side:
         excess_us: microseconds by which launching takes longer in this process than in an average one; times are less
             by that.
         blocks: microseconds per call by block, filled in by `measure`.
-        beyond_us: of each command, by how much the judge's wall clock, less the time for which others had the
-            processor, exceeds what was reported, per call, in microseconds. Shape [commands].
+        beyond_us: of each command, by how much the judge's wall clock exceeds what was reported, per call, in
+            microseconds. Shape [commands].
     """
 
     worker: Worker
@@ -99,7 +99,7 @@ class Side:
         ):
             raise WorkerEnded("garbage", f"it did not report {calls} positive times")
         self._last_us = max(times)
-        self.beyond_us.append((self.worker.spent_s * 1e6 - sum(times)) / calls)
+        self.beyond_us.append((self.worker.answered_in_s * 1e6 - sum(times)) / calls)
         return [max(value - self.excess_us, _LEAST_US) for value in times]
 
 

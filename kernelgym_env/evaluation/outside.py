@@ -14,9 +14,9 @@ batches of calls is a call's time alone. And one call on inputs that were never 
 takes, is a bound for whoever has kept the results of a batch; its output is compared, so the work cannot be left out.
 
 A submission may also compute where nobody measures: when its output is looked at, or on the way to its answer. So the
-judge's wall clock is read around each command that is timed, too; what it shows beyond the reported times, less what
-was waiting for a processor (`waiting`), is held against the same of the reference's own process, which does the like:
-all of it together, and call by call, since times that are wrong in some calls only can move a speedup and no median.
+judge's wall clock is read around each command that is timed, too, and what it shows beyond the reported times is held
+against the same of the reference's own process, which does the like: all of it together, and call by call, since times
+that are wrong in some calls only can move a speedup and no median.
 
 - `outside_us` -- microseconds that a call takes at the least.
 - `hidden_us` -- microseconds of a call that were not reported.
@@ -59,8 +59,7 @@ _QUANTILES = (0.5, 0.2)
 _USUAL = 0.9
 """Share of the twin's commands that show no more than what is left out of account in a single call."""
 
-_HONEST_US = {"cpu": 100.0, "cuda": 150.0}
-"""What two honest processes may differ in: on a quiet CPU their medians did with a standard deviation of 75 us."""
+_HONEST_US = {"cpu": 50.0, "cuda": 150.0}
 _SLACK_S = {"slope": 3e-6, "single": 50e-6}
 """What a GPU's call may seem to take longer from outside: a launch after the other, and the way to the device's end."""
 
@@ -213,12 +212,12 @@ def hidden_us(candidate: Sequence[float], twin: Sequence[float], *, on_cpu: bool
     commands longer, work that is hidden in all of them makes all longer.
 
     Args:
-        candidate: of each command, time by the judge's clock less reported time, a call, in microseconds.
+        candidate: of each command, wall time less reported time, a call, in microseconds.
         twin: the same of the reference's process.
         on_cpu: whether the calls ran on a CPU. On a GPU launching may go on while the cache is being emptied.
 
     >>> hidden_us([1000.0] * 9, [200.0] * 9, on_cpu=True)
-    700.0
+    750.0
     >>> hidden_us([210.0] * 9, [200.0] * 9, on_cpu=True)
     0.0
     """

@@ -145,13 +145,12 @@ class Halt:
         self._pid = pid
         self._held: list[int] = []
 
-    def hold(self) -> list[int]:
-        """Stop all of them, nearest first, also what is started meanwhile by one not yet held; they are returned."""
+    def hold(self) -> None:
+        """Stop all of them, nearest first, also what is started meanwhile by one not yet held."""
         while new := [process for process in below(self._pid) if process not in self._held]:
             self._held += new
             for process in new:
                 _signal(process, signal.SIGSTOP)
-        return self._held
 
     def release(self) -> float:
         """Let all of them go on, nearest last.

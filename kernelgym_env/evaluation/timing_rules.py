@@ -378,8 +378,8 @@ def settle(first: float, again: float, rule: TimingRule, *, cleared: bool = Fals
         first: the one that was to be confirmed, above 0.
         again: that of the re-test; NaN if it gave none.
         rule: ``slower`` takes the lower one; ``reject`` takes the first if the second lies within the tolerance.
-        cleared: whether the clocks were at odds in the first measurement, and nothing is the matter with the second. It
-            then counts where the lower one would: the first one was made lower by the disagreement.
+        cleared: whether the clocks were at odds in the first measurement, and nothing is the matter with later ones.
+            Then these count where the lower one would: the first one was made lower by the disagreement.
 
     Raises:
         ValueError: if `first` is not above 0.

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym_env import settings
-from kernelgym_env.evaluation import processes, waiting, wire
+from kernelgym_env.evaluation import processes, wire
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.sandbox.readable import private_places
@@ -40,7 +40,6 @@ _KEPT_OUTPUT = 16_384
 _KILL_S = 1.0
 _PATIENCE_S = 15.0
 _START_S = 120.0
-_SLOWEST_LAUNCH_US = 1e4
 _PASSED = ("PATH", "LANG", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "VIRTUAL_ENV")
 _PASSED_PREFIXES = ("LC_", "NVIDIA_", "OMP_", "MKL_", "OPENBLAS_", "GOMP_", "KMP_")
 
@@ -300,8 +299,6 @@ class Worker:
         folder: its private folder.
         isolation: what was in force around it, by layer; known from its first answer on.
         answered_in_s: wall seconds from when it could begin with the last command that was asked until it had answered.
-        spent_s: of these, within `still`, seconds in which nobody else's having the processors kept it or its answer
-            waiting, as far as that is known.
         serve: answers what the worker asks for while it works on a command; None refuses that.
         launch_us: microseconds of an empty kernel in it, which it told before it had read anything of a submission; NaN
             on a CPU.
@@ -329,9 +326,7 @@ class Worker:
         self._status = status
         self._nonce = ""
         self._halt: processes.Halt | None = None
-        self.answered_in_s = self.spent_s = 0.0
-        self._main = 0
-        self._usage: waiting.Usage | None = None
+        self.answered_in_s = 0.0
         self.serve: Serve | None = None
         self.launch_us = math.nan
         self._ended: dict[str, Any] | None = None
@@ -420,7 +415,7 @@ class Worker:
     def _notes(self, message: dict[str, Any]) -> bool:
         """Whether it is what a worker tells once, ahead of its first answer."""
         told = message.get("launch_us")
-        if not math.isnan(self.launch_us) or type(told) is not float or not 0 < told < _SLOWEST_LAUNCH_US:
+        if not math.isnan(self.launch_us) or type(told) is not float:
             return False
         self.launch_us = told
         return True
@@ -458,17 +453,14 @@ class Worker:
         return self._answer(seconds)
 
     def _answer(self, seconds: float) -> dict[str, Any]:
-        waited = waiting.waited_ns()
         start = time.perf_counter() if self._halt is None else self._halt.release()
         try:
             answer = self.wait(seconds)
-            self.answered_in_s = self.spent_s = time.perf_counter() - start
-            waited = waiting.waited_ns() - waited
+            self.answered_in_s = time.perf_counter() - start
             return answer
         finally:
             if self._halt is not None:
-                before, self._usage = self._usage, waiting.usage(self._main, self._halt.hold())
-                self.spent_s = waiting.spent_s(self.answered_in_s, waited, before, self._usage)
+                self._halt.hold()
 
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
@@ -478,7 +470,7 @@ class Worker:
             return
         self._halt = processes.Halt(self.pid)
         try:
-            self._usage = waiting.usage(self._main, self._halt.hold())
+            self._halt.hold()
             yield
         finally:
             self._halt.release()
@@ -490,7 +482,6 @@ class Worker:
             self.kill()
             raise SandboxError(str(message["refused"]))
         self.isolation = message.get("isolation", {})
-        self._main = (processes.below(self.pid) or [self.pid])[-1]
         return self._reader.take() if self.isolation else message
 
     def _end(self, detail: str) -> WorkerEnded | WorkerLost:
