@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
+from pages import BEGIN, END, write_tables
 
 import kernelgym_env
 from kernelgym_env.evaluation.correctness import Expected, compare
@@ -54,7 +55,6 @@ CHOICES = (
     ),
 )
 """The constants of strict and others, all applied to the same outputs."""
-BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 Tensor = torch.Tensor
 Function = Callable[..., Tensor]
@@ -907,10 +907,7 @@ def main(arguments: list[str] | None = None) -> int:
         other = sweep(every)
         data = json.dumps(report(rows, other, seeds), indent=1, allow_nan=False)
         RESULTS.write_text(data + "\n", encoding="utf-8")
-        page = PAGE.read_text(encoding="utf-8")
-        before, _, rest = page.partition(BEGIN)
-        after = rest.partition(END)[2]
-        PAGE.write_text(f"{before}{page_part(rows, other)}{after}", encoding="utf-8")
+        write_tables(PAGE, page_part(rows, other))
     return 0
 
 

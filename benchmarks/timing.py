@@ -30,6 +30,7 @@ from typing import Any
 import numpy
 import torch
 from kernelbench_method import FLUSH_BYTES, mean_ms
+from pages import BEGIN, END, write_tables
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -136,7 +137,6 @@ COLUMNS = (
     "re-run inside",
     "slope",
 )
-BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 SLOPES, LAUNCHES_US, CYCLES_PER_US = 9, 60, 2_000
 """Repeats of a slope; what launching a call takes at the most; cycles of waiting in a microsecond."""
 
@@ -312,7 +312,7 @@ def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> It
 
 def a_b(session: Session, protocol: Protocol, pairs: int) -> Iterator[dict[str, Any]]:
     """A kernel against one with 5% more work, ten measurements a pair of processes; none for no pairs."""
-    for rows in track(ROWS[::-1] if pairs else (), "A/B"):
+    for rows in track(ROWS if pairs else (), "A/B"):
         reference = SCALE.format(name="Model", percent=100, rows=rows)
         slower = SCALE.format(name="ModelNew", percent=105, rows=rows)
         task = Task(f"Timing/Scale{rows}", TASK.format(expression="args[0] * 2", inputs=f"torch.randn({rows}, 4096)"))
@@ -392,9 +392,12 @@ def page_part(document: dict[str, Any]) -> str:
     ]
     for one in document["a_a"]:
         ours, theirs = one["ours"], one["kernelbench"]
-        off = [f"{side[key]:.2f}%" for side in (ours, theirs) for key in ("median_percent", "p95_percent")]
+        off = [
+            f"{side[key]:.2f}%" if side else "–" for side in (ours, theirs) for key in ("median_percent", "p95_percent")
+        ]
+        slope = f"{one['slope_over_events']:.4f}" if theirs else "–"
         inside = one.get("rerun_inside_narrowed", one["rerun_inside"])
-        cells = [one["task"], f"{one['us']:.1f}", *off, f"{inside:.0%}", f"{one['slope_over_events']:.4f}"]
+        cells = [one["task"], f"{one['us']:.1f}", *off, f"{inside:.0%}", slope]
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "| 5% more work, µs | ranked right | KernelBench: ranked right |", "|---|---|---|"]
     for one in document["a_b"]:
@@ -403,12 +406,6 @@ def page_part(document: dict[str, Any]) -> str:
     if note := document.get("note"):
         lines += ["", *textwrap.wrap(note, 120)]
     return "\n".join([*lines, "", END])
-
-
-def write_page(page: Path, document: dict[str, Any]) -> None:
-    """Put the tables between the marks of a page."""
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    page.write_text(f"{before}{page_part(document)}{rest.partition(END)[2]}", encoding="utf-8")
 
 
 def main() -> None:
@@ -426,7 +423,7 @@ def main() -> None:
         document = json.loads(arguments.out.read_text())
         show(document)
         if arguments.page:
-            write_page(arguments.page, document)
+            write_tables(arguments.page, page_part(document))
         return
     on_cpu = arguments.device == "cpu"
     known = CPU_TASKS if on_cpu else TASKS
@@ -459,7 +456,7 @@ def main() -> None:
         session.close()
     show(document)
     if arguments.page:
-        write_page(arguments.page, document)
+        write_tables(arguments.page, page_part(document))
 
 
 if __name__ == "__main__":

@@ -28,8 +28,10 @@ def calibration(repo_root):
     spec = importlib.util.spec_from_file_location("calibration", repo_root / "benchmarks" / "calibration.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules["calibration"] = module
+    sys.path.insert(0, str(repo_root / "benchmarks"))  # as for a script of that folder
     spec.loader.exec_module(module)
     yield module
+    sys.path.remove(str(repo_root / "benchmarks"))
     del sys.modules["calibration"]
 
 

@@ -13,13 +13,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from kernelgym_env.cli.options import add_device, add_sandbox, name_of, sandbox_of
+from kernelgym_env.cli.options import add_device, add_rules, add_sandbox, sandbox_of
 from kernelgym_env.cli.output import FAULT, NEGATIVE, OK, console, print_json, waiting
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.feedback import at_level
-from kernelgym_env.evaluation.protocols import BASELINES, LIBRARY_OPS, Protocol, get_protocol, protocol_names
+from kernelgym_env.evaluation.protocols import BASELINES, Protocol, get_protocol
 from kernelgym_env.evaluation.result import Evaluation, Status
-from kernelgym_env.evaluation.submission import BACKENDS, Submission, check_backend, check_library_ops
+from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.prompts import extract_source
 from kernelgym_env.tasks import load_task
 from kernelgym_env.tasks.kernelbench.requirements import check_requirements
@@ -48,22 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "submission", metavar="SUBMISSION", help="a file with the source, or with a reply that holds it; - is stdin"
     )
     add_device(parser, "where to run it (default: a GPU if there is one)")
-    backends, policies = "|".join(BACKENDS), "|".join(LIBRARY_OPS)
-    parser.add_argument("--backend", type=name_of(check_backend), default="auto", metavar=backends, help="its language")
-    parser.add_argument(
-        "--protocol",
-        type=name_of(get_protocol),
-        default="strict",
-        metavar="NAME",
-        help=f"how it is judged: {', '.join(protocol_names())} (default: strict)",
-    )
-    parser.add_argument(
-        "--library-ops",
-        type=name_of(check_library_ops),
-        default=None,
-        metavar=policies,
-        help="what it may take from libraries (default: the protocol's policy)",
-    )
+    add_rules(parser)
     parser.add_argument(
         "--baseline",
         action="append",

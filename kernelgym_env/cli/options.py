@@ -2,6 +2,7 @@
 
 - `name_of` -- an option whose value a `check_…` function accepts.
 - `add_device` -- the option ``--device``.
+- `add_protocol`, `add_rules` -- how a submission is judged.
 - `add_judging`, `judging_of` -- how and where what a policy writes is judged, and what that says to an environment.
 - `add_sandbox`, `sandbox_of` -- the options of the sandbox, and what they say to a pool.
 - `kind_of` -- the kind of device whose sizes are meant.
@@ -19,7 +20,17 @@ from kernelgym_env.evaluation.protocols import LIBRARY_OPS, get_protocol, protoc
 from kernelgym_env.evaluation.sandbox.options import MODES, check_mode
 from kernelgym_env.evaluation.submission import BACKENDS, check_backend, check_device, check_library_ops
 
-__all__ = ["add_device", "add_judging", "add_sandbox", "judging_of", "kind_of", "name_of", "sandbox_of"]
+__all__ = [
+    "add_device",
+    "add_judging",
+    "add_protocol",
+    "add_rules",
+    "add_sandbox",
+    "judging_of",
+    "kind_of",
+    "name_of",
+    "sandbox_of",
+]
 
 
 def name_of(check: Callable[[str], object]) -> Callable[[str], str]:
@@ -45,25 +56,40 @@ def add_device(parser: argparse.ArgumentParser, help_text: str) -> None:
 _JUDGING = ("device", "backend", "protocol", "library_ops", "pool")
 
 
-def add_judging(parser: argparse.ArgumentParser) -> None:
-    """Add ``--device``, ``--backend``, ``--protocol``, ``--library-ops`` and ``--pool``."""
-    add_device(parser, "where to judge (default: a GPU if there is one)")
-    backends, allowed = "|".join(BACKENDS), "|".join(LIBRARY_OPS)
-    parser.add_argument("--backend", type=name_of(check_backend), default="auto", metavar=backends, help="the language")
+def add_protocol(parser: argparse.ArgumentParser, what: str = "it is") -> None:
+    """Add the option ``--protocol``.
+
+    Args:
+        parser: what gets the option.
+        what: is judged by it, with its verb.
+    """
     parser.add_argument(
         "--protocol",
         type=name_of(get_protocol),
         default="strict",
         metavar="NAME",
-        help=f"how it is judged: {', '.join(protocol_names())} (default: strict)",
+        help=f"how {what} judged: {', '.join(protocol_names())} (default: strict)",
     )
+
+
+def add_rules(parser: argparse.ArgumentParser) -> None:
+    """Add ``--backend``, ``--protocol`` and ``--library-ops``."""
+    backends, policies = "|".join(BACKENDS), "|".join(LIBRARY_OPS)
+    parser.add_argument("--backend", type=name_of(check_backend), default="auto", metavar=backends, help="its language")
+    add_protocol(parser)
     parser.add_argument(
         "--library-ops",
         type=name_of(check_library_ops),
         default=None,
-        metavar=allowed,
-        help="in place of the protocol's",
+        metavar=policies,
+        help="what it may take from libraries (default: the protocol's policy)",
     )
+
+
+def add_judging(parser: argparse.ArgumentParser) -> None:
+    """Add ``--device``, the options of `add_rules`, and ``--pool``."""
+    add_device(parser, "where to judge (default: a GPU if there is one)")
+    add_rules(parser)
     parser.add_argument(
         "--pool", type=name_of(pools.check_key), default="local", metavar="NAME", help="who judges (default: local)"
     )

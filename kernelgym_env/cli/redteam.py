@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 
 from kernelgym_env import devices
-from kernelgym_env.cli.options import add_device, name_of
+from kernelgym_env.cli.options import add_device, add_protocol
 from kernelgym_env.cli.output import NEGATIVE, OK, console, errors, print_json, progress
 from kernelgym_env.errors import InvalidOptionError
-from kernelgym_env.evaluation.protocols import get_protocol, protocol_names
 from kernelgym_env.redteam.cases import find_cases
 
 __all__ = ["DESCRIPTION", "HELP", "add_arguments", "run"]
@@ -34,13 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--naive", action="store_true", help="also run each through a naive evaluator, in a process without protection"
     )
-    parser.add_argument(
-        "--protocol",
-        type=name_of(get_protocol),
-        default="strict",
-        metavar="NAME",
-        help=f"how they are judged: {', '.join(protocol_names())} (default: strict)",
-    )
+    add_protocol(parser, "they are")
     parser.add_argument(
         "--scale", type=int, default=0, metavar="N", help="factor on the tasks' sizes (default: 1 on a CPU, 8 on a GPU)"
     )

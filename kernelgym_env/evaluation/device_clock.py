@@ -4,6 +4,7 @@ Runs beside a submission's code, which may have replaced whatever it can reach o
 streams, the filling of memory. So the driver is called directly, by functions that were taken before that code was
 imported. What a submission can still reach is bounded by the judge's own clock.
 
+- `wait_cycles` -- has the device wait.
 - `DeviceClock` -- times calls, and what launching takes.
 """
 
@@ -16,10 +17,11 @@ from typing import Any
 
 import torch
 
-__all__ = ["DeviceClock"]
+__all__ = ["DeviceClock", "wait_cycles"]
 
+wait_cycles: Any = getattr(torch._C, "_cuda_sleep", None)
+"""Has the current stream wait for so many cycles: what `torch.cuda._sleep` calls. None where torch has no CUDA."""
 _address = torch.Tensor.data_ptr
-_wait: Any = getattr(torch._C, "_cuda_sleep", None)  # what torch.cuda._sleep calls; there is none without CUDA
 _LEAD_CYCLES, _FIRST_LEAD_CYCLES = 200_000, 1_000_000
 """What the device waits before each call, and before the first: 0.1 and 0.5 ms at 2 GHz."""
 
@@ -104,7 +106,7 @@ class DeviceClock:
             for start, end, parts in zip(events[::2], events[1::2], swaps, strict=True):
                 self._check(self._unpin())
                 stream = self._current()
-                _wait(lead)
+                wait_cycles(lead)
                 lead = _LEAD_CYCLES
                 for part in parts:
                     self._exchange(part, sets, flush, stream)
@@ -135,10 +137,10 @@ class DeviceClock:
         with self._events(2 * _LAUNCHES) as events:
             stream = self._current()
             for start, end in zip(events[::2], events[1::2], strict=True):
-                _wait(_LEAD_CYCLES)
+                wait_cycles(_LEAD_CYCLES)
                 self._overwrite(flush, stream)
                 self._check(self._record(start, stream))
-                _wait(1)
+                wait_cycles(1)
                 self._check(self._record(end, stream))
             self._check(self._idle())
             found = sorted(self._between(start, end) for start, end in zip(events[::2], events[1::2], strict=True))

@@ -41,7 +41,7 @@ from kernelgym_env.evaluation.building.client import Client
 from kernelgym_env.evaluation.cupti import CuptiError, Tracer
 from kernelgym_env.evaluation.delivery import Courier
 from kernelgym_env.evaluation.denied import Denied, watch_captures
-from kernelgym_env.evaluation.device_clock import DeviceClock
+from kernelgym_env.evaluation.device_clock import DeviceClock, wait_cycles
 from kernelgym_env.evaluation.operators import Recorded
 from kernelgym_env.evaluation.ways import WAYS
 from kernelgym_env.evaluation.weights import describe_tensors, tensors_of
@@ -60,7 +60,6 @@ _synchronize = torch.cuda.synchronize
 _copy = torch.Tensor.copy_
 _empty = torch.empty
 _address = torch.Tensor.data_ptr
-_wait: Any = getattr(torch._C, "_cuda_sleep", None)  # what torch.cuda._sleep calls; there is none without CUDA
 _receive = socket.socket.recv
 _fill = torch.Tensor.fill_
 _FOLDER = ""
@@ -325,7 +324,7 @@ class _Harness:
         self._poison(command["out"])
         if command["staged"]:
             assert self.clock is not None
-            _wait(_LATE_CYCLES)
+            wait_cycles(_LATE_CYCLES)
             target, source = self._sets()
             self.clock.copy(target, source, command["staged"])
         with torch.no_grad():
@@ -416,7 +415,7 @@ class _Harness:
                 self.last = self.model(*self.arguments)
 
         if command["wait"]:
-            _wait(command["wait"])
+            wait_cycles(command["wait"])
         with torch.no_grad():
             if self.clock is not None:
                 return {"us": self.clock.span(calls)}
