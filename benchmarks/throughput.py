@@ -4,7 +4,8 @@
 
 - The same submissions for both, in one run, on one device: kernels of our own in Triton, CuPy, CUDA (or, on a CPU, C++)
   with other launch parameters each, so that none is compiled twice; one in eight is wrong.
-- KernelBench's method, from its description (`kernelbench_method.py`), one process at a time.
+- KernelBench's method, from its description (`kernelbench_method.py`), one process at a time; with `--theirs-on` on
+  another GPU of the host at the same time, so that all fits into one run.
 - Ours: protocol `strict`, with every check, by so many judges that work side by side and time one at a time; first all
   kinds, then Triton alone for as long as `--steady` says, with as many in flight as there are judges.
 - Verdicts of all ways must be the same.
@@ -17,13 +18,15 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -241,17 +244,18 @@ def samples(device: str, kinds: dict[str, int]) -> list[Sample]:
     return found
 
 
-def by_kernelbench(every: list[Sample], device: str) -> dict[str, Any]:
-    """One process after the other."""
+def by_kernelbench(every: list[Sample], device: str, gpu: str | None) -> dict[str, Any]:
+    """One process after the other, on the GPU of this number if one is given."""
     seconds, correct = [], []
+    environ = os.environ | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
     with tempfile.TemporaryDirectory() as folder:
-        for sample in track(every, "KernelBench's method"):
+        for sample in track(every, "KernelBench's method", console=Console(stderr=True)):
             reference, submission = Path(folder, "reference.py"), Path(folder, f"submission_{sample.number}.py")
             reference.write_text(sample.task.source)
             submission.write_text(sample.source)
             command = [sys.executable, str(HERE / "kernelbench_method.py"), reference, submission, "--device", device]
             start = time.perf_counter()
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
             seconds.append(time.perf_counter() - start)
             correct.append(json.loads(done.stdout.splitlines()[-1])["correct"])
     return {"wall_s": sum(seconds), "seconds": seconds, "correct": correct} | _rates(every, seconds, sum(seconds))
@@ -274,7 +278,7 @@ def by_us(every: list[Sample], device: str, judges: int) -> dict[str, Any]:
         warm_s = time.perf_counter() - start
         start = time.perf_counter()
         futures = [pool.submit(Submission(sample.task, sample.source, device=device)) for sample in every]
-        evaluations = [future.result() for future in track(futures, f"{judges} judges, all kinds")]
+        evaluations = [future.result() for future in track(futures, f"{judges} judges, all kinds", console=Console(stderr=True))]
         wall_s = time.perf_counter() - start
         found = {
             "judges": judges,
@@ -290,7 +294,7 @@ def by_us(every: list[Sample], device: str, judges: int) -> dict[str, Any]:
         if light:
             start = time.perf_counter()
             futures = [pool.submit(Submission(one.task, one.source, device=device)) for one in light]
-            again = [future.result() for future in track(futures, f"{judges} judges, Triton and CuPy")]
+            again = [future.result() for future in track(futures, f"{judges} judges, Triton and CuPy", console=Console(stderr=True))]
             wall_s = time.perf_counter() - start
             found["light"] = {"samples": len(light), "wall_s": wall_s, "per_minute": 60 * len(light) / wall_s}
             found["light"]["correct"] = [evaluation.ok for evaluation in again]
@@ -347,17 +351,21 @@ def show(document: dict[str, Any]) -> None:
     table = Table(title="Evaluations per minute")
     for column in ("way", "judges", "all kinds", "x", "Triton and CuPy", "x", *STAGES):
         table.add_column(column, justify="left" if column == "way" else "right")
-    theirs = document["kernelbench"]
-    light = [theirs["kinds"][kind] for kind in ("triton", "cupy") if kind in theirs["kinds"]]
-    their_light = 60 * sum(one["samples"] for one in light) / sum(one["sum_s"] for one in light) if light else 0.0
-    table.add_row("KernelBench's method", "1", f"{theirs['per_minute']:.1f}", "1", f"{their_light:.1f}", "1")
+    theirs = document.get("kernelbench")
+    their_rate = their_light = math.nan
+    if theirs:
+        their_rate = theirs["per_minute"]
+        light = [theirs["kinds"][kind] for kind in ("triton", "cupy") if kind in theirs["kinds"]]
+        if light:
+            their_light = 60 * sum(one["samples"] for one in light) / sum(one["sum_s"] for one in light)
+        table.add_row("KernelBench's method", "1", f"{their_rate:.1f}", "1", f"{their_light:.1f}", "1")
     for one in document["ours"]:
         rate = one.get("light", {}).get("per_minute", 0.0)
         table.add_row(
             "ours, strict",
             str(one["judges"]),
             f"{one['per_minute']:.1f}",
-            f"{one['per_minute'] / theirs['per_minute']:.1f}",
+            f"{one['per_minute'] / their_rate:.1f}",
             f"{rate:.1f}" if rate else "–",
             f"{rate / their_light:.1f}" if rate else "–",
             *(f"{one['stages_s'][stage]:.2f}" for stage in STAGES),
@@ -381,6 +389,8 @@ def main() -> None:
     parser.add_argument("--judges", type=int, nargs="+", default=[8])
     parser.add_argument("--kinds", nargs="+", help="only these languages")
     parser.add_argument("--steady", type=float, default=60.0, help="seconds of steady work; 0 for none")
+    parser.add_argument("--theirs-on", metavar="GPU", help="number of the GPU for KernelBench's method, meanwhile")
+    parser.add_argument("--ours-alone", action="store_true", help="leave KernelBench's method out")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     kinds = {kind: n for kind, n in KINDS[arguments.device].items() if not arguments.kinds or kind in arguments.kinds}
@@ -393,14 +403,22 @@ def main() -> None:
         arguments.out.write_text(json.dumps(document, indent=1))
 
     document["steady"], document["ours"] = [], []
+    document["theirs_meanwhile"] = arguments.theirs_on is not None
+    threads = ThreadPoolExecutor(1)
+    if arguments.theirs_on:
+        theirs = threads.submit(by_kernelbench, every, arguments.device, arguments.theirs_on)
     for judges in arguments.judges:
         document["ours"].append(by_us(every, arguments.device, judges))
         save()
         if arguments.steady:
             document["steady"].append(steady(arguments.device, judges, arguments.steady))
             save()
-    document["kernelbench"] = by_kernelbench(every, arguments.device)
-    ways = [document["kernelbench"]["correct"], *(one["correct"] for one in document["ours"])]
+    ways = [one["correct"] for one in document["ours"]]
+    if not arguments.ours_alone:
+        if not arguments.theirs_on:
+            theirs = threads.submit(by_kernelbench, every, arguments.device, None)
+        document["kernelbench"] = theirs.result()
+        ways.append(document["kernelbench"]["correct"])
     document["verdicts_alike"] = all(way == document["right"] for way in ways)
     save()
     show(document)
