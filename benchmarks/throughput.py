@@ -278,14 +278,14 @@ def by_us(every: list[Sample], device: str, judges: int) -> dict[str, Any]:
         warm_s = time.perf_counter() - start
         start = time.perf_counter()
         futures = [pool.submit(Submission(sample.task, sample.source, device=device)) for sample in every]
-        evaluations = [future.result() for future in track(futures, f"{judges} judges, all kinds", console=Console(stderr=True))]
+        evaluations = _results(futures, f"{judges} judges, all kinds")
         wall_s = time.perf_counter() - start
         found = {
             "judges": judges,
             "warm_s": warm_s,
             "wall_s": wall_s,
             "statuses": [evaluation.status.value for evaluation in evaluations],
-            "correct": [evaluation.ok for evaluation in evaluations],
+            "correct": [evaluation.correct for evaluation in evaluations],
             "stages_s": _stages(evaluations),
         } | _rates(
             every, [evaluation.stages_s["total"] - evaluation.stages_s["queue"] for evaluation in evaluations], wall_s
@@ -294,13 +294,18 @@ def by_us(every: list[Sample], device: str, judges: int) -> dict[str, Any]:
         if light:
             start = time.perf_counter()
             futures = [pool.submit(Submission(one.task, one.source, device=device)) for one in light]
-            again = [future.result() for future in track(futures, f"{judges} judges, Triton and CuPy", console=Console(stderr=True))]
+            again = _results(futures, f"{judges} judges, Triton and CuPy")
             wall_s = time.perf_counter() - start
             found["light"] = {"samples": len(light), "wall_s": wall_s, "per_minute": 60 * len(light) / wall_s}
-            found["light"]["correct"] = [evaluation.ok for evaluation in again]
+            found["light"]["correct"] = [evaluation.correct for evaluation in again]
         return found
     finally:
         pool.close()
+
+
+def _results(futures: list[Future[Evaluation]], title: str) -> list[Evaluation]:
+    """All of them, with a bar on a console of its own: KernelBench's method shows another one."""
+    return [future.result() for future in track(futures, title, console=Console(stderr=True))]
 
 
 def steady(device: str, judges: int, seconds: float) -> dict[str, Any]:
@@ -320,13 +325,13 @@ def steady(device: str, judges: int, seconds: float) -> dict[str, Any]:
         pool.warm(device)
         start = time.perf_counter()
         flying: set[Future[Evaluation]] = {pool.submit(next(more)) for _ in range(judges + judges // 2)}
-        while time.perf_counter() - start < seconds:
+        while time.perf_counter() - start < seconds or len(done) < 4 * judges:
             ended, flying = wait(flying, return_when=FIRST_COMPLETED)
             done += [(time.perf_counter() - start, future.result()) for future in ended]
             flying |= {pool.submit(next(more)) for _ in ended}
     finally:
         pool.close()
-    warm = [(at, evaluation) for at, evaluation in done if at > seconds / 4]  # what begins together ends together
+    warm = done[len(done) // 4 :]  # what begins together ends together
     evaluations = [evaluation for _, evaluation in warm]
     span = warm[-1][0] - warm[0][0]
     return {
@@ -334,10 +339,12 @@ def steady(device: str, judges: int, seconds: float) -> dict[str, Any]:
         "seconds": span,
         "evaluations": len(warm) - 1,
         "per_minute": 60 * (len(warm) - 1) / span,
-        "correct": sum(evaluation.ok for evaluation in evaluations),
+        "correct": sum(evaluation.correct for evaluation in evaluations),
         "stages_s": _stages(evaluations),
         "exclusive_share": sum(evaluation.stages_s["timing"] for evaluation in evaluations[1:]) / span,
-        "device_us": statistics.median(evaluation.times["eager"].median_us for evaluation in evaluations),
+        "device_us": statistics.median(
+            evaluation.times["eager"].median_us for evaluation in evaluations if evaluation.correct
+        ),
     }
 
 
