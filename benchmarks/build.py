@@ -152,6 +152,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--kernels", type=Path, help="cuda_l1_*.jsonl.gz")
     parser.add_argument("--limit", type=int, help="at most so many sources in all")
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="only every Nth source, from the Kth on")
     parser.add_argument("--budget", type=float, default=float("inf"), help="begin no source after so many seconds")
     parser.add_argument("--cache", type=Path, help="where precompiled headers are kept between runs")
     parser.add_argument("--plot", type=Path)
@@ -162,7 +163,8 @@ def main() -> None:
     if arguments.device != "cpu":
         wanted = sources("cuda")
         wanted |= dict(published(arguments.kernels)) if arguments.kernels else {}
-    wanted = dict(list(wanted.items())[: arguments.limit])
+    part, parts = map(int, arguments.part.split("/"))
+    wanted = dict(list(wanted.items())[: arguments.limit][part - 1 :: parts])
     rows: dict[str, Any] = {}
     if arguments.out.exists():
         rows = json.loads(arguments.out.read_text(encoding="utf-8"))["rows"]

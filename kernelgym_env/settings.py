@@ -4,6 +4,7 @@
 |---|---|---|
 | ``KERNELGYM_CACHE_DIR`` | where caches live | ``$XDG_CACHE_HOME/kernelgym`` or ``~/.cache/kernelgym`` |
 | ``KERNELGYM_RUNTIME_DIR`` | scratch folders and device locks | ``kernelgym-<uid>`` in the temporary folder |
+| ``KERNELGYM_JUDGES`` | judges on each device of the pool ``local``, see `LocalPool` | ``1`` |
 | ``KERNELGYM_FAST_BUILDS`` | ``0`` has torch alone build extensions, see ``docs/builds.md`` | ``1`` |
 | ``KERNELBENCH_DIR`` | a KernelBench checkout, its ``KernelBench`` folder, or a table of its tasks | none |
 | ``HF_ENDPOINT`` | where the Hugging Face Hub answers, as for `huggingface_hub` | ``https://huggingface.co`` |
@@ -18,7 +19,18 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["cache_dir", "fast_builds", "hub_cache", "hub_endpoint", "kernelbench_dir", "runtime_dir", "visible_devices"]
+from kernelgym_env.errors import InvalidOptionError
+
+__all__ = [
+    "cache_dir",
+    "fast_builds",
+    "hub_cache",
+    "hub_endpoint",
+    "judges",
+    "kernelbench_dir",
+    "runtime_dir",
+    "visible_devices",
+]
 
 
 def cache_dir() -> Path:
@@ -32,6 +44,19 @@ def cache_dir() -> Path:
 def fast_builds() -> bool:
     """Whether the judge compiles the extensions of submissions."""
     return os.environ.get("KERNELGYM_FAST_BUILDS", "1") != "0"
+
+
+def judges() -> int:
+    """How many judges the pool ``local`` has on each device.
+
+    Raises:
+        InvalidOptionError: if it is no whole number; `LocalPool` says which ones it takes.
+    """
+    value = os.environ.get("KERNELGYM_JUDGES") or "1"
+    try:
+        return int(value)
+    except ValueError:
+        raise InvalidOptionError(f"KERNELGYM_JUDGES must be a whole number such as 8, got {value!r}.") from None
 
 
 def runtime_dir() -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym_env import settings
+from kernelgym_env.errors import InvalidOptionError
 
 VARIABLES = (
     "KERNELGYM_CACHE_DIR",
@@ -77,6 +78,15 @@ def test_kernelbench_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     assert settings.kernelbench_dir() is None
     monkeypatch.setenv("KERNELBENCH_DIR", str(tmp_path))
     assert settings.kernelbench_dir() == tmp_path
+
+
+def test_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings.judges() == 1
+    monkeypatch.setenv("KERNELGYM_JUDGES", "8")
+    assert settings.judges() == 8
+    monkeypatch.setenv("KERNELGYM_JUDGES", "many")
+    with pytest.raises(InvalidOptionError, match="KERNELGYM_JUDGES must be a whole number.*'many'"):
+        settings.judges()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from kernelgym_env import settings
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.pools.base import Evaluator
 
@@ -25,7 +26,7 @@ __all__ = ["Evaluator", "check_key", "close_all", "get", "register"]
 def _local() -> Evaluator:
     from kernelgym_env.pools.local import LocalPool
 
-    return LocalPool()
+    return LocalPool(judges=settings.judges())
 
 
 def _fake() -> Evaluator:
