@@ -467,11 +467,12 @@ class _Harness:
 
         with torch.no_grad(), self._elsewhere(command["moved"], warm=command["warm"]):
             if self.device == "cpu":
-                # the inputs are written, and the caches emptied, while this process waits: there is nothing to do
-                # between their arrival and the call, so no thread can have worked ahead
+                # the inputs are written, and the caches emptied, while this process stands still: there is nothing to
+                # do between their arrival and the call, so no thread can have worked ahead; what OpenMP needs awake
+                # is woken before, and goes on as it stood
+                _fill(self.waking, 1)
                 wire.send(self.sock, {"ready": True, "nonce": command["nonce"]})
                 _receive(self.sock, 1)
-                _fill(self.waking, 1)
                 times = self._time_cpu(keep)
             else:
                 times = self._time_cuda(swaps, self._flush(command), keep)
