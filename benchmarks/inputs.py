@@ -55,17 +55,17 @@ def main() -> None:
     arguments = parser.parse_args()
     device = "cuda:0" if arguments.device == "cuda" else "cpu"
     rows: list[dict[str, Any]] = []
+    document = {"benchmark": "inputs", **facts(), "device": cuda_device_names()[:1] or ["cpu"], "rows": rows}
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     for number in track(PROBLEMS, "Inputs", console=Console(stderr=True)):
         task = load_task(f"KernelBench/L1-{number:03d}").for_device(arguments.device)
-        row: dict[str, Any] = {"task": task.id}
+        row: dict[str, Any] = {"task": task.id, "repeats": arguments.repeats}
         for name, protocol in (("here", "strict"), ("kernelbench", "kernelbench")):
             row[f"{name}_s"], row["mib"] = drawn_s(task, device, get_protocol(protocol), arguments.repeats)
         row["mib"] /= 1 << 20
         rows.append(row | {"ratio": row["kernelbench_s"] / row["here_s"]})
-    document = {"benchmark": "inputs", **facts(), "device": cuda_device_names()[:1] or ["cpu"], "rows": rows}
-    document["median_ratio"] = statistics.median(row["ratio"] for row in rows)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(document, indent=1))
+        document["median_ratio"] = statistics.median(row["ratio"] for row in rows)
+        arguments.out.write_text(json.dumps(document, indent=1))
     table = Table(title="Seconds to draw a trial's inputs")
     for column in ("task", "MiB", "on the device", "on the CPU, moved", "x"):
         table.add_column(column, justify="left" if column == "task" else "right")

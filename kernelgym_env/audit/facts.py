@@ -2,9 +2,9 @@
 
 - `measure` -- all of them.
 
-`kernelgym_env.evaluation.reference.Reference` draws the inputs, computes the expected values and says what would be
-accepted, exactly as in the judging of a submission. What cannot be found out (the device's memory is full, say) is
-listed with the reason, and the rest is found out all the same.
+`kernelgym_env.evaluation.reference.Reference` computes the expected values and says what would be accepted, exactly as
+in the judging of a submission; it draws the inputs on the device under every protocol. What cannot be found out (the
+device's memory is full, say) is listed with the reason, and the rest is found out all the same.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class _Audit:
     def __init__(self, task: Task, protocol: Protocol, device: str, backend: str) -> None:
         self.backend = backend
         self.task = task
-        self.protocol = protocol
+        # which numbers they are does not matter here, and a CPU would take seconds to draw what a GPU draws at once
+        self.protocol = protocol.replace(inputs_on="device")
         self.device = device
         self.found: dict[str, Any] = {"state": "ok", "unmeasured": {}}
 
