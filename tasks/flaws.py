@@ -48,6 +48,7 @@ MISSING = "missing"
 """State of a task that could not be audited for want of a library or weights, which says nothing about it."""
 
 METHOD: dict[str, str] = {
+    "inputs": "Drawn on the device under every protocol, from seeds that are no secret.",
     "null answers": "Zeros, the best constant for three sets of inputs, and a copy of an input take the place of the "
     "output and are compared as a submission's would be.",
     "other_seed": "The outputs for two other sets of inputs must both pass for the first.",

@@ -72,7 +72,7 @@ def test_case(arena: Arena, case: RedTeamCase) -> None:
     assert record.ok, f"{'; '.join(record.failures)} [{outcome.status}{speedup}] {outcome.fault or outcome.feedback}"
 
 
-AIMED_HERE = {"A26", "B41", "D30", "D32", "D34", "E20", "E21", "E23", "E24", "E25"}
+AIMED_HERE = {"A26", "B41", "D30", "D32", "D34", "D38", "E20", "E21", "E23", "E24", "E25"}
 """Attacks on this judge's own commands, messages and builds, values in letters, and one that is wrong for anybody."""
 
 
