@@ -22,6 +22,7 @@ from pathlib import Path
 from kernelgym_env.errors import InvalidOptionError
 
 __all__ = [
+    "MOST_JUDGES",
     "cache_dir",
     "fast_builds",
     "hub_cache",
@@ -31,6 +32,10 @@ __all__ = [
     "runtime_dir",
     "visible_devices",
 ]
+
+
+MOST_JUDGES = 64
+"""Greatest number of judges on a device."""
 
 
 def cache_dir() -> Path:
@@ -50,13 +55,12 @@ def judges() -> int:
     """How many judges the pool ``local`` has on each device.
 
     Raises:
-        InvalidOptionError: if it is no whole number; `LocalPool` says which ones it takes.
+        InvalidOptionError: if it is no whole number from 1 to `MOST_JUDGES`.
     """
     value = os.environ.get("KERNELGYM_JUDGES") or "1"
-    try:
-        return int(value)
-    except ValueError:
-        raise InvalidOptionError(f"KERNELGYM_JUDGES must be a whole number such as 8, got {value!r}.") from None
+    if not value.isdecimal() or not 1 <= int(value) <= MOST_JUDGES:
+        raise InvalidOptionError(f"KERNELGYM_JUDGES must be a whole number from 1 to {MOST_JUDGES}, got {value!r}.")
+    return int(value)
 
 
 def runtime_dir() -> Path:

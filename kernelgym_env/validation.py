@@ -28,6 +28,7 @@ from kernelgym_env.evaluation.protocols import Protocol, get_protocol
 from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.evaluation.submission import BACKENDS, Submission
 from kernelgym_env.prompts import extract_source
+from kernelgym_env.runs import TURNS
 from kernelgym_env.store import TurnRecord
 from kernelgym_env.tasks import registry
 from kernelgym_env.tasks.model import Task
@@ -61,7 +62,8 @@ class Stored:
 
 def read(path: Path) -> list[Stored]:
     """The results of a file: JSON with one of them, a list, or a list under ``results`` or ``records``; or JSON lines,
-    also gzipped. Turns without an evaluation (an agent's stop) and torn lines of a store are left out.
+    also gzipped; or the turns of a run's folder. Turns without an evaluation (an agent's stop) and torn lines of a store
+    are left out.
 
     Raises:
         InvalidOptionError: if the file cannot be read, is no JSON, or holds something else; the message says where.
@@ -70,6 +72,7 @@ def read(path: Path) -> list[Stored]:
 
 
 def _records(path: Path) -> Iterator[tuple[str, Any]]:
+    path = path / TURNS if (path / TURNS).is_file() else path
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.name.lower().endswith(".gz") else data).decode("utf-8-sig")

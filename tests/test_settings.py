@@ -14,6 +14,7 @@ from kernelgym_env.errors import InvalidOptionError
 VARIABLES = (
     "KERNELGYM_CACHE_DIR",
     "KERNELGYM_RUNTIME_DIR",
+    "KERNELGYM_JUDGES",
     "KERNELBENCH_DIR",
     "CUDA_VISIBLE_DEVICES",
     "XDG_CACHE_HOME",
@@ -84,9 +85,10 @@ def test_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.judges() == 1
     monkeypatch.setenv("KERNELGYM_JUDGES", "8")
     assert settings.judges() == 8
-    monkeypatch.setenv("KERNELGYM_JUDGES", "many")
-    with pytest.raises(InvalidOptionError, match="KERNELGYM_JUDGES must be a whole number.*'many'"):
-        settings.judges()
+    for value in ("many", "0", "-1", "65", "2.0"):
+        monkeypatch.setenv("KERNELGYM_JUDGES", value)
+        with pytest.raises(InvalidOptionError, match=f"KERNELGYM_JUDGES must be a whole number.*'{value}'"):
+            settings.judges()
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,15 @@ def test_turns_of_a_trajectory(tmp_path: Path) -> None:
             resubmission(stored, {})
 
 
+def test_the_folder_of_a_run(tmp_path: Path) -> None:
+    env = RecordTrajectory(gym.make("KernelGym/Fake-v0", turns=2), str(tmp_path / "turns.jsonl"))
+    env.reset(seed=0)
+    env.step(WRONG)
+    assert [stored.name for stored in read(tmp_path)] == ["turns.jsonl:1"]
+    with pytest.raises(InvalidOptionError, match="cannot be read: Is a directory"):
+        read(tmp_path.parent)
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

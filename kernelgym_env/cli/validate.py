@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="RECORD",
         help="a file with results and their sources: what `kernelgym eval --json` prints, a list of it, or JSON lines "
-        "(.jsonl, .jsonl.gz), also those of stored trajectories",
+        "(.jsonl, .jsonl.gz), also those of stored trajectories; or the folder of a run",
     )
     parser.add_argument(
         "--tasks",

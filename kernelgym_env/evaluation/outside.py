@@ -59,8 +59,8 @@ _QUANTILES = (0.5, 0.2)
 _USUAL = {"cpu": 0.7, "cuda": 0.9}
 """Share of the twin's commands that show no more than what is left out of account in a single call.
 
-On a CPU a command is a call, and one in ten honest ones waits for milliseconds until a core is free: no more than that
-may be hidden in any call. Who lies in less than three calls of eight moves no median."""
+On a CPU a command is a call, and one in ten honest ones waits for milliseconds until a core is free. Were that the
+measure, each call of a candidate could hide as much."""
 
 _HONEST_US = {"cpu": 50.0, "cuda": 150.0}
 _SLACK_S = {"slope": 3e-6, "single": 50e-6}
@@ -265,7 +265,7 @@ def supported(
         rest = iter([value for value, block in zip(hidden, blocks, strict=True) for _ in block] if by_block else hidden)
         return [[value + max(0.0, next(rest) - most) for value in block] for block in blocks]
 
-    # both sides, since an honest one waits for a core as often as the other
+    # both sides, since an honest one is held up as often as the other
     return pair_ratio(whole(reference, twin), whole(candidate, beyond))[0]
 
 

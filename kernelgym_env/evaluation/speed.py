@@ -160,7 +160,7 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     theirs = _Twin(twin, way.command, inputs.for_twin(twin), places, late=way.each, warm=warm, excess_us=less)
     start = time.perf_counter()
     # what stands still while inputs are written, caches emptied and the other side timed cannot work ahead
-    with judging.quiet.alone(), candidate.still(), twin.still(), _no_spinning(judging.device):
+    with judging.quiet.alone(), candidate.still(), twin.still():
         waited = time.perf_counter() - start
         judging.stages.current = "timing"
         most = way.most_calls(reference)
@@ -190,22 +190,6 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     }
     judging.reported = reported(theirs.blocks, slower, timing_rule(judging.protocol.name)).to_dict()
     return factor
-
-
-@contextmanager
-def _no_spinning(device: str) -> Iterator[None]:
-    """Within the block this process computes in one thread where a CPU is timed.
-
-    Between parallel operations OpenMP's threads spin for some milliseconds, on cores that the sides need.
-    """
-    threads = torch.get_num_threads()
-    if device == "cpu":
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        if device == "cpu":
-            torch.set_num_threads(threads)
 
 
 @contextmanager
@@ -294,7 +278,7 @@ def measure_way(
                 Side(side, way.command, inputs.for_twin(side), late=way.each, warm=not reference.mutates, excess_us=us)
                 for side, us in zip((worker, twin), _excess_us(worker, twin), strict=True)
             )
-            with judging.quiet.alone(), worker.still(), twin.still(), _no_spinning(judging.device):
+            with judging.quiet.alone(), worker.still(), twin.still():
                 most = way.most_calls(reference)
                 result = measure(ours, theirs, protocol, rng, most_calls=most, each=way.each, between=lambda: None)
         except RuntimeError as problem:

@@ -76,8 +76,9 @@ class WorkerEnded(Exception):
 
 
 def _scrubbed() -> dict[str, str]:
-    """The environment a candidate may see: no tokens, no home."""
+    """The environment a candidate may see: no tokens, no home, and not how the judge's own threads wait."""
     kept = {name: value for name, value in os.environ.items() if name in _PASSED or name.startswith(_PASSED_PREFIXES)}
+    kept.pop("OMP_WAIT_POLICY", None)
     # the interpreter's own scripts last: torch calls `ninja` by name, also where the environment is not activated
     path = os.pathsep.join([kept.get("PATH", os.defpath), sysconfig.get_path("scripts")])
     # torch's recorder would write into what the submission prints

@@ -67,6 +67,8 @@ class JudgeProcess:
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")])),
+                # threads that spin after a parallel operation would take cores from what is timed
+                "OMP_WAIT_POLICY": "PASSIVE",
                 **environ,
             },
             # a Ctrl-C in the terminal is the client's to handle

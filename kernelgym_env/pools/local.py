@@ -34,7 +34,6 @@ __all__ = ["LocalPool"]
 
 _RETRIES = 2
 _SLACK_S = 120.0
-_MOST_JUDGES = 64
 _log = logging.getLogger(__name__)
 
 
@@ -88,8 +87,8 @@ class LocalPool:
             raise InvalidOptionError(f"Pool 'local' needs Linux, this is {sys.platform}; pool='fake' works everywhere.")
         if threads < 0:
             raise InvalidOptionError(f"threads must be 0 (torch's default) or more, got {threads}.")
-        if isinstance(judges, bool) or not isinstance(judges, int) or not 1 <= judges <= _MOST_JUDGES:
-            raise InvalidOptionError(f"judges must be an integer from 1 to {_MOST_JUDGES}, got {judges!r}.")
+        if isinstance(judges, bool) or not isinstance(judges, int) or not 1 <= judges <= settings.MOST_JUDGES:
+            raise InvalidOptionError(f"judges must be an integer from 1 to {settings.MOST_JUDGES}, got {judges!r}.")
         self.secret = secrets.token_bytes(32)
         self._per_device = judges
         self._threads = threads
