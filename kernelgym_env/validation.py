@@ -62,8 +62,8 @@ class Stored:
 
 def read(path: Path) -> list[Stored]:
     """The results of a file: JSON with one of them, a list, or a list under ``results`` or ``records``; or JSON lines,
-    also gzipped; or the turns of a run's folder. Turns without an evaluation (an agent's stop) and torn lines of a store
-    are left out.
+    also gzipped; or the turns of a run's folder. Turns without an evaluation (an agent's stop) and torn lines of a
+    store are left out.
 
     Raises:
         InvalidOptionError: if the file cannot be read, is no JSON, or holds something else; the message says where.
