@@ -396,8 +396,9 @@ def main() -> None:
     parser.add_argument("--judges", type=int, nargs="+", default=[8])
     parser.add_argument("--kinds", nargs="+", help="only these languages")
     parser.add_argument("--steady", type=float, default=60.0, help="seconds of steady work; 0 for none")
-    parser.add_argument("--theirs-on", metavar="GPU", help="number of the GPU for KernelBench's method, meanwhile")
-    parser.add_argument("--ours-alone", action="store_true", help="leave KernelBench's method out")
+    theirs_where = parser.add_mutually_exclusive_group()
+    theirs_where.add_argument("--theirs-on", metavar="GPU", help="GPU that runs KernelBench's method meanwhile")
+    theirs_where.add_argument("--ours-alone", action="store_true", help="leave KernelBench's method out")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     kinds = {kind: n for kind, n in KINDS[arguments.device].items() if not arguments.kinds or kind in arguments.kinds}
