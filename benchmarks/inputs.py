@@ -50,6 +50,7 @@ def main() -> None:
     """Measure, write the JSON, print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--problems", type=int, nargs="+", default=PROBLEMS, help="numbers in level 1")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
@@ -57,7 +58,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     document = {"benchmark": "inputs", **facts(), "device": cuda_device_names()[:1] or ["cpu"], "rows": rows}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    for number in track(PROBLEMS, "Inputs", console=Console(stderr=True)):
+    for number in track(arguments.problems, "Inputs", console=Console(stderr=True)):
         task = load_task(f"KernelBench/L1-{number:03d}").for_device(arguments.device)
         row: dict[str, Any] = {"task": task.id, "repeats": arguments.repeats}
         for name, protocol in (("here", "strict"), ("kernelbench", "kernelbench")):

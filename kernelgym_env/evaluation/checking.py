@@ -110,6 +110,7 @@ def check(judging: Judging, cases: list[Case], reference: Reference) -> None:
     """
     spent: list[float] = []
     for turn in range(judging.protocol.trials):
+        judging.give_way()
         start = time.perf_counter()
         seconds = _run_s(judging, reference) if turn else judging.protocol.deadlines.first_call_s
         _call(judging, cases[turn % len(cases)], reference, seconds)
@@ -140,6 +141,7 @@ def check_further(judging: Judging, seeds: list[int], reference: Reference) -> N
     """
     assert judging.candidate is not None
     for seed in seeds:
+        judging.give_way()
         with judging.stages.time("correctness"):
             case = reference.case(seed)
             judging.make_room(judging.candidate, case)
@@ -215,6 +217,7 @@ def check_laws(judging: Judging, case: Case, reference: Reference, book: LawBook
         if tried >= protocol.law_trials or time.thread_time() - start > protocol.law_budget_s:
             return
         trial, values = (derive_seed(seed.to_bytes(8, "big"), part, index) for part in ("trial", "values"))
+        judging.give_way()
         with judging.stages.time("correctness"):
             varied = book.case(reference, name, values, case) if book.admit(reference, name, trial) else None
         if varied is None:
@@ -244,6 +247,7 @@ def _call(
     book: LawBook | None = None,
 ) -> None:
     assert judging.candidate is not None
+    judging.give_way()
     with judging.stages.time("correctness"):
         staged = not fresh and "other" in judging.buffers
         judging.present(judging.candidate, case, reference, staged=staged)

@@ -52,7 +52,7 @@ _MODULE = "kernel_submission"
 _MAX_TEXT = 16_384
 _LATE_S = 0.01
 _LATE_CYCLES = 4_000_000  # some milliseconds
-_LARGE_BYTES = 1 << 30
+_LARGE_BYTES = _KEPT_BYTES = 1 << 30
 _MOST_KERNELS = 64
 _WAKING_BYTES = 1 << 18  # as much as takes all of torch's threads: from sleep they need longer than a short call takes
 # taken before a submission's code can replace it
@@ -335,7 +335,14 @@ class _Harness:
             if self.device == "cpu":
                 time.sleep(_LATE_S)
             self._deliver(result, command["out"], "late")
+        del result, arguments
+        self._let_go()
         return answer
+
+    def _let_go(self) -> None:
+        """Give the device back what torch keeps for later calls, if it is much: the judge computes next."""
+        if self.device != "cpu" and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _KEPT_BYTES:
+            torch.cuda.empty_cache()
 
     def _taken(self, leaf: dict[str, Any]) -> torch.Tensor:
         """A copy of an input at an address of its own; zeros stay behind for whoever reads the old place."""
@@ -457,7 +464,8 @@ class _Harness:
         """Cold calls; microseconds of each, and each one's output in a place of its own in the output buffer.
 
         There are as many as there are entries in `swaps`; each names the parts that are exchanged before it between the
-        arguments and the other set. On a CPU the judge has emptied the caches, and there is one call.
+        arguments and the other set. On a CPU there is one call. Where inputs come late it tells that it is ready for
+        them, and goes on when told to.
         """
         swaps = command["swaps"]
         outputs: list[dict[str, Any]] = []
@@ -467,15 +475,15 @@ class _Harness:
 
         with torch.no_grad(), self._elsewhere(command["moved"], warm=command["warm"]):
             if self.device == "cpu":
-                # the inputs are written, and the caches emptied, while this process stands still: there is nothing to
-                # do between their arrival and the call, so no thread can have worked ahead; what OpenMP needs awake
-                # is woken before, and goes on as it stood
+                # what OpenMP needs awake is woken before the inputs arrive, and goes on as it stood
                 _fill(self.waking, 1)
+            if command["late"]:
+                # the inputs are written, and a CPU's caches emptied, while this process stands still: there is nothing
+                # to do between their arrival and the call, so no thread can have worked ahead
+                self._sync()
                 wire.send(self.sock, {"ready": True, "nonce": command["nonce"]})
                 _receive(self.sock, 1)
-                times = self._time_cpu(keep)
-            else:
-                times = self._time_cuda(swaps, self._flush(command), keep)
+            times = self._time_cpu(keep) if self.device == "cpu" else self._time_cuda(swaps, self._flush(command), keep)
         return {"us": times, "outputs": outputs}
 
     @contextmanager

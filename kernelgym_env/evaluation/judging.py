@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +254,18 @@ class Judging:
         if error.get("compile") is True:
             raise Outcome(Status.COMPILE_ERROR, f"{self._discreet(text)}\n{error.get('where')}")
         raise Outcome(Status.RUNTIME_ERROR, f"{without_values(text)}\n{error.get('where')}")
+
+    def give_way(self) -> None:
+        """Let other judges time on the device if one wants to; all that this evaluation started stands still meanwhile.
+
+        Call it where no process works on a command, but for one that loads.
+        """
+        if not self.quiet.asked:
+            return
+        with self.stages.time("queue"), ExitStack() as still:
+            for worker in self.workers:
+                still.enter_context(worker.still())
+            self.quiet.give_way()
 
     # correctness
 

@@ -64,7 +64,7 @@ assert tuple(LEVELS) == tuple(NATURE) == INPUT_LAWS
 
 _RARE, _FEW, _LOOKED_AT = 256, 3, 256
 _CORNER = 8
-_LARGE = 1 << 20
+_LARGE, _AT_ONCE = 1 << 20, 1 << 26
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -140,13 +140,16 @@ def _varied(name: str, view: torch.Tensor, draw: _Draw) -> torch.Tensor | None:
 
 
 def _settle(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
-    """New values in the old ones' dtype: finite, and zero exactly where they were."""
+    """New values in the old ones' dtype: finite, and zero exactly where they were; the new ones' memory is used."""
     limits = torch.finfo(old.dtype)
-    new = new.clamp(limits.min / 4, limits.max / 4).to(old.dtype)
-    small = new.abs() < limits.tiny
-    if bool(small.any()):
-        least = torch.full_like(new, limits.tiny).copysign(new)
-        new = torch.where(small & (old != 0), least, new)
+    new = new.clamp_(limits.min / 4, limits.max / 4).to(old.dtype)
+    dim = max(range(new.dim()), key=lambda dim: new.shape[dim])
+    count = max(1, _AT_ONCE * new.shape[dim] // new.numel())
+    for part, before in zip(new.split(count, dim), old.split(count, dim), strict=True):
+        small = part.abs() < limits.tiny
+        if bool(small.any()):
+            least = torch.full_like(part, limits.tiny).copysign(part)
+            part.copy_(torch.where(small & (before != 0), least, part))
     return new
 
 

@@ -16,6 +16,7 @@ import fcntl
 import functools
 import math
 import os
+import random
 import time
 import weakref
 from collections.abc import Iterator
@@ -82,12 +83,40 @@ class Turn:
             self._wait(self._gate, deadline, timeout_s)
             self._held = _open(self._path)
             self._wait(self._held, deadline, timeout_s, shared=self._shared)
-            os.ftruncate(self._held, 0)
-            os.pwrite(self._held, f"process {os.getpid()} ({self._what})".encode(), 0)
+            self._sign()
         except BaseException:
             self.give()
             raise
         _release(self._gate)
+
+    def try_take(self) -> bool:
+        """Take the device if it is free and nobody waits for it; whether it was."""
+        self._gate = _open(self._gate_path)
+        _turns.add(self)
+        if _try(self._gate):
+            self._held = _open(self._path)
+            if _try(self._held, shared=self._shared):
+                self._sign()
+                _release(self._gate)
+                return True
+        self.give()
+        return False
+
+    def elsewhere(self) -> bool:
+        """Whether another turn has the device, shared or not; for one that does not have it itself."""
+        fd = _open(self._path)
+        try:
+            # two that look at the same moment see each other, but not twice
+            found = not _try(fd) and not _again(fd)
+            if not found:
+                _release(fd)
+            return found
+        finally:
+            os.close(fd)
+
+    def _sign(self) -> None:
+        os.ftruncate(self._held, 0)
+        os.pwrite(self._held, f"process {os.getpid()} ({self._what})".encode(), 0)
 
     def _wait(self, fd: int, deadline: float, timeout_s: float, *, shared: bool = False) -> None:
         while not _try(fd, shared=shared):
@@ -149,6 +178,11 @@ def _try(fd: int, *, shared: bool = False) -> bool:
             raise
         return False
     return True
+
+
+def _again(fd: int) -> bool:
+    time.sleep(random.uniform(0.1, 1.0) * _POLL_S / 4)
+    return _try(fd)
 
 
 def _release(fd: int) -> None:

@@ -24,6 +24,10 @@ _MOST_EACH = 3
 """Calls in a block where each is delivered on its own: between two of them there is time for what disturbs one side."""
 _PATIENCE = 2.0
 _LONG_US = 20_000.0
+_FEW = 4
+"""Fewest calls whose mean says what the one ahead of them took. Where there are fewer, as much as a whole call could be
+hidden in its place, so the clock begins behind it."""
+
 _LEAST_US, _MOST_US = 1e-3, 1e10
 
 
@@ -52,8 +56,9 @@ class Side:
         deliver: prepares inputs for so many calls.
         places: draws where memory lies during a block: ``moved``, sizes that the worker holds meanwhile, and
             ``flush_at``, from which byte on what empties the cache begins.
-        late: whether inputs are written once the worker has said that it is ready to call.
-        warm: whether the worker makes one call first, on what it has, if calls are short: code runs in longer.
+        late: whether inputs are always written once the worker has said that it is ready to call.
+        warm: whether the worker makes one call first, on what it has, if calls are short: code runs in longer. With few
+            calls inputs come late then, too.
         excess_us: microseconds by which launching takes longer in this process than in an average one; times are less
             by that.
         blocks: microseconds per call by block, filled in by `measure`.
@@ -81,8 +86,9 @@ class Side:
         """
         given = self.deliver(calls)
         warm = self.warm and self._last_us < _LONG_US
-        command = {**self.command, "swaps": given.swaps, "warm": warm, **self.places()}
-        if self.late:
+        late = self.late or (warm and calls < _FEW)
+        command = {**self.command, "swaps": given.swaps, "warm": warm, "late": late, **self.places()}
+        if late:
             answer = self.worker.ask(command, seconds)
             if answer.get("ready") is True:
                 given.write()
@@ -99,7 +105,8 @@ class Side:
         ):
             raise WorkerEnded("garbage", f"it did not report {calls} positive times")
         self._last_us = max(times)
-        self.beyond_us.append((self.worker.answered_in_s * 1e6 - sum(times)) / calls)
+        ahead = sum(times) / calls if warm and not late else 0.0
+        self.beyond_us.append((self.worker.answered_in_s * 1e6 - sum(times) - ahead) / calls)
         return [max(value - self.excess_us, _LEAST_US) for value in times]
 
 

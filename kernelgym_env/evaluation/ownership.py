@@ -98,6 +98,7 @@ def _watched_call(judging: Judging, case: Case, reference: Reference, *, refuse:
     """
     assert judging.candidate is not None
     allowed, seconds = _allowed(judging), judging.protocol.deadlines.run_s
+    judging.give_way()
     judging.present(judging.candidate, case, reference)
     judging.buffers["out"].bytes.fill_(0xFF)
     reference.hand_over()
@@ -144,6 +145,7 @@ def check_attribution(judging: Judging, case: Case, reference: Reference) -> Non
     if allowed == "allow" or not supported():
         return
     worker = judging.candidate
+    judging.give_way()
     with judging.stages.time("correctness"):
         judging.buffers["inside"] = Buffer.create(1, "cpu")
         judging.attach(worker, ("inside",))

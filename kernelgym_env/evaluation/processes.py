@@ -79,10 +79,10 @@ def _children(pid: int) -> list[int]:
     return []
 
 
-def descendants(pid: int) -> list[int]:
-    """Every living process below `pid`, nearest first."""
+def descendants(*pids: int) -> list[int]:
+    """Every living process below these, nearest first; all from one look."""
     table = _parents()
-    found, level = [], [pid]
+    found, level = [], list(pids)
     while level:
         level = [child for child, parent in table.items() if parent in level]
         found.extend(level)

@@ -1,14 +1,19 @@
 """Judges on one device check side by side, and time one at a time.
 
 A device that another judge checks a submission on is no place to take times. So each judge holds a lock that they
-share while it uses the device for anything but timing; who wants to time waits until nobody does. A lease of the device
-(see `lease`) keeps times away too, but not checks: a trainer is paused for as long as timing takes.
+share while it uses the device for anything but timing; who wants to time waits until nobody does.
+
+Checking is many short steps and timing one long one. Were each judge to check to its end first, all would wait for the
+slowest, and then for each other. So those who want to time wait for a moment, together; then they ask, whoever checks
+gives way between two steps, and one after the other they time. A lease of the device (see `lease`) keeps times away
+too, but not checks: a trainer is paused for as long as timing takes.
 
 - `Quiet` -- one judge's part in it.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,7 +22,11 @@ from kernelgym_env.evaluation.locks import Turn, device_lock
 __all__ = ["Quiet"]
 
 _LONGEST_WAIT_S = 900.0
-_LOCK = "quiet"
+_LOCK, _ASKED = "quiet", "quiet-asked"
+_PATIENCE_S = 1.0
+"""For how long checks go on beside one who wants to time: meanwhile others come to that point, and time with it."""
+
+_POLL_S = 0.004
 
 
 class Quiet:
@@ -31,23 +40,44 @@ class Quiet:
         self._device = device
         self._together = Turn(device, "checking", lock=_LOCK, shared=True)
         self._alone = Turn(device, "timing", lock=_LOCK)
+        self._asks = Turn(device, "wanting to time", lock=_ASKED, shared=True)
         self._here = False
 
     def enter(self) -> None:
         """Begin to use the device; others may do so at the same time, but for timing.
 
         Raises:
-            TimeoutError: if somebody timed for a quarter of an hour.
+            TimeoutError: if others timed for a quarter of an hour.
         """
-        if not self._here:
-            self._together.take(_LONGEST_WAIT_S)
-            self._here = True
+        if self._here:
+            return
+        deadline = time.monotonic() + _LONGEST_WAIT_S
+        # those who time come first: each of them has to check again before it comes back, so nobody waits for ever
+        while self._asks.elsewhere() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        self._together.take(max(0.0, deadline - time.monotonic()))
+        self._here = True
 
     def leave(self) -> None:
         """Use it no more; nothing happens if it is not used."""
         if self._here:
             self._together.give()
             self._here = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether somebody wants to time and waits for this judge, among others."""
+        return self._here and self._asks.elsewhere()
+
+    def give_way(self) -> None:
+        """Let those who asked have the device, and wait until they are done.
+
+        Raises:
+            TimeoutError: as `enter`.
+        """
+        if self._here:
+            self.leave()
+            self.enter()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -58,11 +88,17 @@ class Quiet:
         """
         here = self._here
         self.leave()  # two that wait for each other to leave would wait for ever
-        self._alone.take(_LONGEST_WAIT_S)
         try:
+            patience = time.monotonic() + _PATIENCE_S
+            while not (free := self._alone.try_take()) and not self._asks.elsewhere() and time.monotonic() < patience:
+                time.sleep(_POLL_S)
+            self._asks.take(_LONGEST_WAIT_S)
+            if not free:
+                self._alone.take(_LONGEST_WAIT_S)
             with device_lock(self._device, timeout_s=_LONGEST_WAIT_S):
                 yield
         finally:
             self._alone.give()
+            self._asks.give()
         if here:
             self.enter()

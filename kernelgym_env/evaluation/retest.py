@@ -104,10 +104,13 @@ def _once_more(judging: Judging, twin: Worker, timed: Timed, measured: list[tupl
         The reference's new process.
     """
     twin.stop()
+    judging.give_way()
     candidate = judging.relaunch(timed.weight_seed, timed.reference.init_tree)
     twin = judging.twin(timed.reference.task.source, timed.weight_seed, timed.reference.init_tree)
     with judging.stages.time("start"):
         judging.started()
+    judging.give_way()
+    with judging.stages.time("start"):
         judging.attach(candidate)
         send_weights(judging, candidate, timed.reference, timed.matched)
     check_again(judging, timed.contents.mixed(), timed.reference)

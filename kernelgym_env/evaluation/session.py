@@ -252,6 +252,7 @@ class Session:
             judging.share(cases, reference)
         with stages.time(judging.import_stage):
             judging.started()
+        judging.give_way()
         with stages.time("start"):
             if measured and twin is None:
                 twin = judging.twin(task.source, weights, reference.init_tree)
@@ -272,6 +273,7 @@ class Session:
         check_fresh(judging, cases[0], reference)
         rng = random.Random(order)
         contents = Contents(cases, rng)
+        judging.give_way()
         with stages.time("correctness"):
             self._settle(contents, reference)
         check_near(judging, contents, reference, rng, more=twin is None)

@@ -107,11 +107,13 @@ def prepare(judging: Judging, twin: Worker, contents: Contents, reference: Refer
     """
     candidate, way = judging.candidate, _Way.of(judging, reference)
     assert candidate is not None
+    judging.give_way()
     with judging.stages.time("start"):
         with _trusted():
             _ready(judging, twin, contents, reference, judging.protocol.deadlines.import_s)
             way.ready(judging, twin, trusted=True)
             _run_in(judging, twin, contents, reference)
+        judging.give_way()
         judging.present(candidate, contents.case, reference)
         way.ready(judging, candidate, trusted=False)
         _run_in(judging, candidate, contents, reference)
@@ -172,7 +174,8 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
         reported_us = statistics.median(value for block in mine.blocks for value in block)
         factor = _overstated(judging, mine, theirs, inputs.contents, reference, reported_us, result.speedup)
         judging.stages.add("timing", time.perf_counter() - began)
-    judging.stages.add("queue", waited)
+        ended = time.perf_counter()
+    judging.stages.add("queue", waited + time.perf_counter() - ended)
     judging.stages.add("timing", result.busy_s)
     slower = [[value * factor for value in block] for block in mine.blocks]
     share, micro = _RUN_TO_RUN[way.clock]
@@ -214,7 +217,7 @@ def _looked_at(judging: Judging) -> Iterator[None]:
 def _ours() -> set[int]:
     """Processes that are no neighbours: this judge's, and other judges', which keep quiet while one times."""
     own = {os.getpid(), *judges()}
-    return own | {pid for one in own for pid in processes.descendants(one)}
+    return own | set(processes.descendants(*own))
 
 
 def _excess_us(one: Worker, other: Worker) -> tuple[float, float]:
@@ -443,10 +446,12 @@ class _Inputs:
             self.judging.announce(worker, case)
             return [[]] * calls, partial(self._write, worker, case), lambda _: case
         walk = self.contents.walk(calls)
-        self.reference.deliver(walk.other, self.judging.views(walk.other, "other"))
-        return walk.swaps, partial(self._write, worker, walk.first), walk.at
+        self.judging.announce(worker, walk.first)
+        return walk.swaps, partial(self._write, worker, walk.first, walk.other), walk.at
 
-    def _write(self, worker: Worker, case: Case) -> None:
+    def _write(self, worker: Worker, case: Case, other: Case | None = None) -> None:
+        if other is not None:
+            self.reference.deliver(other, self.judging.views(other, "other"))
         self.judging.present(worker, case, self.reference)
         if self.way.flush is not None:
             self.way.flush.fill_(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import time
@@ -68,21 +69,84 @@ def test_times_are_taken_while_nobody_checks(runtime):
     assert most > 1  # and checks side by side
 
 
-def test_one_who_waits_keeps_newcomers_out(runtime):
+TIMES = """
+import os, sys, time
+from kernelgym_env.evaluation.quiet import Quiet
+print("wants", time.monotonic(), flush=True)
+with Quiet("cpu").alone():
+    print("time", time.monotonic(), flush=True)
+    time.sleep(0.1)
+    print("timed", time.monotonic(), flush=True)
+"""
+
+
+def timer():
+    process = subprocess.Popen([sys.executable, "-c", TIMES], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline().startswith("wants")
+    return process
+
+
+def times_of(process):
+    """When it began and ended to time."""
+    with process:
+        found = {line.split()[0]: float(line.split()[1]) for line in process.stdout}
+    assert process.returncode == 0
+    return found
+
+
+def wait_until_asked(quiet):
+    deadline = time.monotonic() + 30
+    while not quiet.asked:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_one_who_wants_to_time_asks_after_a_while_and_keeps_newcomers_out(runtime):
     first, second = Quiet("cpu"), Quiet("cpu")
     first.enter()
-    code = CHECKS.replace("quiet.enter()", "pass").replace("time.sleep(0.03)", "note('wants')")
-    waits = subprocess.Popen([sys.executable, "-c", code, str(runtime / "log"), "1"], cwd=ROOT)
-    while not (runtime / "log").exists() or "wants" not in (runtime / "log").read_text():
-        time.sleep(0.01)
-    time.sleep(0.2)
+    waits = timer()
+    second.enter()  # it does not ask yet
+    assert not first.asked
+    assert not second.asked
+    wait_until_asked(first)
+    second.leave()
     begun = time.monotonic()
     first.leave()
-    second.enter()
-    assert waits.wait(timeout=30) == 0
-    events = {line.split()[2]: float(line.split()[0]) for line in (runtime / "log").read_text().splitlines()}
-    assert begun < events["time"] < events["timed"] < time.monotonic()
+    second.enter()  # now it does
+    entered = time.monotonic()
+    found = times_of(waits)
+    assert begun < found["time"] < found["timed"] <= entered
     second.leave()
+
+
+def test_who_checks_gives_way_to_all_who_wait_and_goes_on(runtime):
+    checks = Quiet("cpu")
+    assert not checks.asked
+    checks.give_way()  # who does not check has nothing to give
+    checks.enter()
+    waiting = [timer() for _ in range(3)]
+    wait_until_asked(checks)
+    time.sleep(0.3)  # a request brings the others' patience to its end
+    checks.give_way()
+    back = time.monotonic()
+    found = sorted((times_of(process) for process in waiting), key=lambda one: one["time"])
+    assert found[-1]["timed"] <= back
+    assert all(one["timed"] <= other["time"] for one, other in itertools.pairwise(found))
+    assert not checks.asked
+    late = timer()
+    with pytest.raises(subprocess.TimeoutExpired):
+        late.wait(0.3)  # it is here again
+    checks.leave()
+    times_of(late)
+
+
+def test_where_nobody_checks_times_are_taken_at_once(runtime):
+    found = []
+    for _ in range(3):
+        process = timer()
+        start = time.monotonic()
+        found.append(times_of(process)["time"] - start)
+    assert min(found) < 0.5
 
 
 def test_several_judges_agree_with_one():
