@@ -65,12 +65,13 @@ def get_init_inputs():
     return []
 """
 EXPRESSIONS = {
-    "swish": "x * torch.sigmoid(x)",
-    "cube": "0.5 * x * (1.0 + torch.tanh(x + 0.1 * x * x * x))",
+    "swish": "nn.functional.silu(x)",
+    "gelu": "nn.functional.gelu(x, approximate='tanh')",
     "hinge": "torch.clamp(1.0 - x, min=0.0) * 0.5",
-    "soft": "torch.log1p(torch.exp(-torch.abs(x))) + torch.clamp(x, min=0.0)",
+    "soft": "nn.functional.softplus(x)",
 }
-"""What a task computes, element by element, by name."""
+"""What a task computes, element by element, by name. One of four is several kernels in eager PyTorch: a fused one is
+more than three times as fast, which the judge does not believe before it has measured it again."""
 
 TRITON = """
 import torch
@@ -94,13 +95,13 @@ class ModelNew(nn.Module):
 """
 IN_TRITON = {
     "swish": "v / (1.0 + tl.exp(-v))",
-    "cube": "v * (1.0 - 1.0 / (1.0 + tl.exp(2.0 * (v + 0.1 * v * v * v))))",
+    "gelu": "v * (1.0 - 1.0 / (1.0 + tl.exp(1.5957691216057308 * (v + 0.044715 * v * v * v))))",
     "hinge": "tl.maximum(1.0 - v, 0.0) * 0.5",
     "soft": "tl.log(1.0 + tl.exp(-tl.abs(v))) + tl.maximum(v, 0.0)",
 }
 C_LIKE = {
     "swish": "v / (1.0f + expf(-v))",
-    "cube": "0.5f * v * (1.0f + tanhf(v + 0.1f * v * v * v))",
+    "gelu": "0.5f * v * (1.0f + tanhf(0.7978845608028654f * (v + 0.044715f * v * v * v)))",
     "hinge": "fmaxf(1.0f - v, 0.0f) * 0.5f",
     "soft": "log1pf(expf(-fabsf(v))) + fmaxf(v, 0.0f)",
 }

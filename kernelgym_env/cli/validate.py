@@ -14,7 +14,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from kernelgym_env import devices
+from kernelgym_env import devices, settings
 from kernelgym_env.cli.options import add_device, add_sandbox, sandbox_of
 from kernelgym_env.cli.output import FAULT, NEGATIVE, OK, console, print_json, progress
 from kernelgym_env.errors import InvalidOptionError
@@ -139,7 +139,7 @@ def _nothing(rows: list[_Row], names: list[str]) -> str:
 def _judge(rows: list[_Row], arguments: argparse.Namespace) -> None:
     from kernelgym_env.pools.local import LocalPool
 
-    pool = LocalPool(arguments.threads, **sandbox_of(arguments))
+    pool = LocalPool(arguments.threads, **sandbox_of(arguments), judges=settings.judges())
     try:
         futures = {pool.submit(row.submission): row for row in rows if row.submission is not None}
         with progress(len(futures)) as advance:

@@ -11,6 +11,7 @@ import time
 import pytest
 from programs import QUICK, RIGHT, TASK
 
+from kernelgym_env import pools
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.result import Status
@@ -194,3 +195,14 @@ def test_nothing_outlives_the_client(end, repo_root):
     while time.monotonic() < deadline and os.path.exists(f"/proc/{judge}"):
         time.sleep(0.1)
     assert not os.path.exists(f"/proc/{judge}")
+
+
+def test_the_environment_says_how_many_judges_the_pool_called_local_has(monkeypatch):
+    pools.get("local").close()  # one that another test left
+    monkeypatch.setenv("KERNELGYM_JUDGES", "2")
+    pool = pools.get("local")
+    try:
+        pool.warm("cpu")
+        assert set(pool.stats()["judges"]) == {"cpu", "cpu/1"}
+    finally:
+        pool.close()
