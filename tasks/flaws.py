@@ -103,7 +103,8 @@ def known_flaws(task: Task, protocol: str = "strict") -> tuple[str, ...]:
 
     Tags list some, for KernelBench's problems those that were found at its fp32 tolerance of 1e-4. Facts of this very
     source that come with the package add theirs. Facts that were measured at the shipped sizes under this protocol
-    take the place of what is listed, but for `flaw-redundant`; facts of other protocols do not count.
+    take the place of what is listed, but for `flaw-redundant`, where no step but those of lower precision is missing;
+    facts of other protocols do not count.
 
     Args:
         task: any task; one that no list and no audit names has none.
@@ -115,7 +116,8 @@ def known_flaws(task: Task, protocol: str = "strict") -> tuple[str, ...]:
     if facts is not None:
         shipped = record.get("scale") == _SHIPPED
         measured = set(flaws_of(facts, shipped=shipped))
-        complete = shipped and facts.get("state") in ("ok", "fails") and not facts.get("unmeasured")
+        lacking = [step for step in facts.get("unmeasured", ()) if not step.startswith("precision")]  # shows no flaw
+        complete = shipped and facts.get("state") in ("ok", "fails") and not lacking
         listed = measured | ((listed & {"flaw-redundant"}) if complete else listed)
     return tuple(flaw for flaw in MEANINGS if flaw in listed)
 

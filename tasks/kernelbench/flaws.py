@@ -13,7 +13,7 @@ FLAWS: dict[str, dict[int, tuple[int, ...]]] = {
     # Zeros are accepted.
     "flaw-zeros": {1: (23, 37), 2: (9, 23, 38, 80, 83)},
     # One constant is accepted.
-    "flaw-constant": {1: (23,), 2: (9, 23, 36, 38, 42, 65, 80, 83)},
+    "flaw-constant": {1: (23, 37), 2: (9, 23, 36, 38, 42, 65, 80, 83)},
     # The output for one input is accepted for another.
     "flaw-input-blind": {1: (23,), 2: (9, 23, 36, 38, 42, 65, 80, 83), 3: (3, 7, 11, 12, 18, 28, 35)},
     # The input itself is accepted.

@@ -14,7 +14,7 @@ from kernelgym_env.errors import InvalidOptionError, UnknownNameError
 from kernelgym_env.evaluation.processes import ran_s
 from kernelgym_env.evaluation.protocols import get_protocol
 from kernelgym_env.tasks import Task, load_tasks
-from kernelgym_env.tasks.flaws import MEANINGS, flaws_of
+from kernelgym_env.tasks.flaws import MEANINGS, flaws_of, shipped_facts
 
 FRAME = """
 import os, time
@@ -236,3 +236,30 @@ def test_every_flaw_of_tags_has_a_meaning(shared_data, monkeypatch):
     monkeypatch.setenv("KERNELBENCH_DIR", str(shared_data("kernelbench.jsonl.gz")))
     tags = {tag for made in load_tasks("kernelbench") for tag in made.tags if tag.startswith("flaw-")}
     assert tags <= set(MEANINGS)
+
+
+# the facts that come with the package
+
+
+@pytest.fixture
+def problems(shared_data, monkeypatch):
+    monkeypatch.setenv("KERNELBENCH_DIR", str(shared_data("kernelbench.jsonl.gz")))
+    return {made.id: made for made in load_tasks("kernelbench")}
+
+
+def test_kernelbench_is_audited_at_shipped_sizes(problems):
+    records = {name: shipped_facts(made) for name, made in problems.items() if made.level < 4}
+    assert len(records) == 250
+    for name, record in records.items():
+        assert record["scale"] == "shipped" and set(record["protocols"]) == {"strict", "kernelbench"}, name
+        assert all(found["state"] == "ok" for found in record["protocols"].values()), name
+
+
+def test_what_is_listed_gives_way_to_what_was_measured(problems):
+    assert problems["KernelBench/L1-037"].flaws("strict") == ()
+    assert "flaw-zeros" in problems["KernelBench/L1-037"].flaws("kernelbench")
+    assert "flaw-redundant" in problems["KernelBench/L3-036"].flaws("strict")
+    # its fp16 and bf16 were not measured, which leaves nothing open
+    blind = problems["KernelBench/L3-035"]
+    assert "flaw-input-blind" in blind.tags and blind.flaws("strict") == blind.flaws("kernelbench") == ()
+    assert "flaw-input-blind" in blind.flaws("kernelbench_v0")
