@@ -11,6 +11,7 @@ sides are views.
 - `describe_plain`, `build_plain` -- the same for constructor arguments, values included.
 - `skeleton` -- what two outputs must share.
 - `ordered_keys` -- the order in which a dict is walked.
+- `give_back` -- what torch keeps of a device's memory, where that gets short.
 - `span` -- how many elements a strided tensor reaches over.
 """
 
@@ -34,6 +35,7 @@ __all__ = [
     "build_plain",
     "describe",
     "describe_plain",
+    "give_back",
     "is_description",
     "leaves",
     "ordered_keys",
@@ -48,6 +50,9 @@ _MAX_DEPTH = 16
 _MAX_LEAVES = 1024
 _MAX_TEXT = 4096
 _SMALL_BYTES = 1 << 18
+_KEPT_BYTES, _PLENTY = 1 << 30, 0.4
+"""Free memory that torch may keep in a process whatever happens; share of a device's that is enough for others."""
+
 _DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in vars(torch).values()
@@ -180,6 +185,18 @@ class Buffer:
         if self._pointer:
             _Driver().call("cuMemFree_v2" if self._owner else "cuIpcCloseMemHandle", ctypes.c_uint64(self._pointer))
             self._pointer = 0
+
+
+def give_back(device: torch.device | str) -> None:
+    """Give a GPU what torch keeps of its memory for later calls, if it is much and the GPU has not plenty left.
+
+    Giving memory back and taking it again costs milliseconds, of the device too.
+    """
+    if torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) <= _KEPT_BYTES:
+        return
+    free, total = torch.cuda.mem_get_info(device)
+    if free < _PLENTY * total:
+        torch.cuda.empty_cache()
 
 
 def _map(fd: int, size: int) -> torch.Tensor:

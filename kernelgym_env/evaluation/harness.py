@@ -32,6 +32,7 @@ from kernelgym_env.evaluation.buffers import (
     build,
     build_plain,
     describe,
+    give_back,
     leaves,
     ordered_keys,
     skeleton,
@@ -52,7 +53,7 @@ _MODULE = "kernel_submission"
 _MAX_TEXT = 16_384
 _LATE_S = 0.01
 _LATE_CYCLES = 4_000_000  # some milliseconds
-_LARGE_BYTES = _KEPT_BYTES = 1 << 30
+_LARGE_BYTES = 1 << 30
 _MOST_KERNELS = 64
 _WAKING_BYTES = 1 << 18  # as much as takes all of torch's threads: from sleep they need longer than a short call takes
 # taken before a submission's code can replace it
@@ -286,6 +287,8 @@ class _Harness:
             if command["name"] == "in":
                 self.arguments = []
             old.close()
+            if self.device != "cpu":
+                give_back(self.device)
         fd = self.reader.fds.pop(0) if command["device"] == "cpu" else -1
         self.buffers[command["name"]] = Buffer.attach(
             command["size"], command["device"], fd=fd, handle=command["handle"]
@@ -336,13 +339,9 @@ class _Harness:
                 time.sleep(_LATE_S)
             self._deliver(result, command["out"], "late")
         del result, arguments
-        self._let_go()
+        if self.device != "cpu":
+            give_back(self.device)
         return answer
-
-    def _let_go(self) -> None:
-        """Give the device back what torch keeps for later calls, if it is much: the judge computes next."""
-        if self.device != "cpu" and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _KEPT_BYTES:
-            torch.cuda.empty_cache()
 
     def _taken(self, leaf: dict[str, Any]) -> torch.Tensor:
         """A copy of an input at an address of its own; zeros stay behind for whoever reads the old place."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from kernelgym_env.evaluation.buffers import Buffer, build, is_description, leaves, skeleton
+from kernelgym_env.evaluation.buffers import ALIGN, Buffer, build, is_description, leaves, skeleton
 from kernelgym_env.evaluation.building.service import Build, Builder
 from kernelgym_env.evaluation.correctness import Verdict, compare_all
 from kernelgym_env.evaluation.evidence import Evidence
@@ -143,6 +143,7 @@ class Judging:
         self.import_stage = "start"
         self._start_s = protocol.deadlines.import_s
         self._shown: dict[int, dict[str, Any]] = {}
+        self._writes: dict[Worker, Buffer] = {}
 
     # building and starting
 
@@ -302,19 +303,24 @@ class Judging:
         command = {"op": "buffer", "name": known_as or name, **message}
         self.command(worker, command, self.protocol.deadlines.import_s, fds)
 
-    def take_outputs(self, worker: Worker, places: int, step: int, *, trusted: bool) -> None:
-        """Give a worker memory for the outputs of as many calls, each so many bytes after the one before.
+    def take_outputs(self, workers: Sequence[Worker], places: int, step: int, *, trusted: bool) -> None:
+        """Give workers memory for the outputs of so many calls, each so many bytes after the one before, in place of
+        what they had.
 
-        What the reference's own process writes lies where no candidate can read it, and nobody looks at it.
+        What the reference's own processes write lies where no candidate can read it, and nobody looks at it.
         """
         name, size = "unread" if trusted else "out", places * step
         old = self.buffers.get(name)
-        if old is None or old.size < size:
+        if old is None or not size <= old.size < size + ALIGN:
             self.buffers[name] = Buffer.create(size, self.device)
+        new = self.buffers[name]
         try:
-            self._attach(worker, name, "out")  # the worker lets go of the old one, which must not be freed before
+            for worker in workers:
+                if self._writes.get(worker) is not new:
+                    self._attach(worker, name, "out")  # it lets go of the old one, which must not be freed before
+                    self._writes[worker] = new
         finally:
-            if old is not None and old is not self.buffers[name]:
+            if old is not None and old is not new:
                 old.close()
 
     def make_room(self, worker: Worker, case: Case) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy
 import torch
 
-from kernelgym_env.evaluation.buffers import TreeError, describe, describe_plain, leaves
+from kernelgym_env.evaluation.buffers import TreeError, describe, describe_plain, give_back, leaves
 from kernelgym_env.evaluation.correctness import Expected, compare, slope_of
 from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.weights import tensors_of
@@ -31,8 +31,6 @@ from kernelgym_env.tasks.model import Task
 __all__ = ["Case", "Reference", "TaskError", "best_constant", "derive_seed", "extremes", "null_answers"]
 
 _counter = itertools.count()
-_KEPT_BYTES = 1 << 30
-"""Free memory that torch may keep for the judge while a worker runs."""
 _SAMPLE = 4096
 _LEAST_FINITE = 0.01
 """Share of finite elements in an output up to which there is nothing to compare."""
@@ -292,8 +290,7 @@ class Reference:
         if self.device.type != "cuda":
             return
         torch.cuda.synchronize(self.device)
-        if torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device) > _KEPT_BYTES:
-            torch.cuda.empty_cache()
+        give_back(self.device)
 
     def deliver(self, case: Case, views: list[Any]) -> None:
         """Write a case's inputs into the shared buffer's views."""

@@ -20,6 +20,7 @@ from kernelgym_env import settings
 from kernelgym_env._version import __version__
 from kernelgym_env.devices import cpu_name
 from kernelgym_env.evaluation.baselines import BaselineCache
+from kernelgym_env.evaluation.buffers import give_back
 from kernelgym_env.evaluation.building.service import Builder
 from kernelgym_env.evaluation.checking import (
     check,
@@ -188,7 +189,7 @@ class Session:
         finally:
             judging.close()
             if self.kind == "cuda":
-                torch.cuda.empty_cache()  # the next task's shared buffers do not come from torch's allocator
+                give_back(self.device)  # the next task's shared buffers do not come from torch's allocator
         printed = judging.candidate.output if judging.candidate and status is not Status.CORRECT else ""
         if status is not Status.COMPILE_ERROR:  # where a compiler speaks, numbers are the source's own
             printed = without_values(printed)

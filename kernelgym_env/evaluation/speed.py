@@ -87,13 +87,23 @@ class _Way:
             return 1
         return sys.maxsize if self.each else self.places
 
-    def ready(self, judging: Judging, worker: Worker, *, trusted: bool) -> None:
-        """Give a worker memory for what it returns."""
-        judging.take_outputs(worker, self.places, self.command["step"], trusted=trusted)
+    @contextmanager
+    def with_places(self, judging: Judging, candidate: Worker | None, *trusted: Worker) -> Iterator[None]:
+        """Within the block all have memory for what many calls return, behind it for one: others need it too."""
+
+        def take(places: int) -> None:
+            step = self.command["step"]
+            if candidate is not None:
+                judging.take_outputs([candidate], places, step, trusted=False)
+            judging.take_outputs(trusted, places, step, trusted=True)
+
+        take(self.places)
+        yield
+        take(1)
 
 
 def prepare(judging: Judging, twin: Worker, contents: Contents, reference: Reference) -> None:
-    """Give both sides what they compute on, and memory for what they return.
+    """Give both sides what they compute on, and let them run in.
 
     Args:
         judging: the evaluation.
@@ -105,17 +115,15 @@ def prepare(judging: Judging, twin: Worker, contents: Contents, reference: Refer
         TaskError: if the reference takes longer than a stage may.
         RuntimeError: if the reference's process fails.
     """
-    candidate, way = judging.candidate, _Way.of(judging, reference)
+    candidate = judging.candidate
     assert candidate is not None
     judging.give_way()
     with judging.stages.time("start"):
         with _trusted():
             _ready(judging, twin, contents, reference, judging.protocol.deadlines.import_s)
-            way.ready(judging, twin, trusted=True)
             _run_in(judging, twin, contents, reference)
         judging.give_way()
         judging.present(candidate, contents.case, reference)
-        way.ready(judging, candidate, trusted=False)
         _run_in(judging, candidate, contents, reference)
 
 
@@ -166,7 +174,7 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
         waited = time.perf_counter() - start
         judging.stages.current = "timing"
         most = way.most_calls(reference)
-        with _looked_at(judging):
+        with way.with_places(judging, candidate, twin), _looked_at(judging):
             result = measure(
                 mine, theirs, judging.protocol, rng, most_calls=most, each=way.each, between=inputs.compare
             )
@@ -276,12 +284,11 @@ def measure_way(
             # it compiles, or records, at its first call
             judging.command(worker, {"op": "batch", "calls": 1, "wait": 0}, protocol.deadlines.build_s)
             _run_in(judging, worker, contents, reference)
-            way.ready(judging, worker, trusted=True)
             ours, theirs = (
                 Side(side, way.command, inputs.for_twin(side), late=way.each, warm=not reference.mutates, excess_us=us)
                 for side, us in zip((worker, twin), _excess_us(worker, twin), strict=True)
             )
-            with judging.quiet.alone(), worker.still(), twin.still():
+            with judging.quiet.alone(), worker.still(), twin.still(), way.with_places(judging, None, twin, worker):
                 most = way.most_calls(reference)
                 result = measure(ours, theirs, protocol, rng, most_calls=most, each=way.each, between=lambda: None)
         except RuntimeError as problem:
