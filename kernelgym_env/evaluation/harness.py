@@ -239,12 +239,24 @@ class _Harness:
         finally:
             self.watch.client.close()
 
-    def _load(self, command: dict[str, Any]) -> dict[str, Any]:
-        self.device = command["device"]
-        self.courier = Courier(self.device)
-        if self.device != "cpu":
-            self.clock = DeviceClock(torch.device(self.device).index or 0)
+    def do_warm(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Get ready for a device, before there is anything of a submission to read."""
+        self._open(command["device"])
+        return {"ok": True}
+
+    def _open(self, device: str) -> None:
+        if self.device == device != "cpu":
+            return
+        self.device = device
+        self.courier = Courier(device)
+        if device != "cpu":
+            torch.empty(1, device=device)  # makes the context
+            self.clock = DeviceClock(torch.device(device).index or 0)
             self._attach_tracer()
+
+    def _load(self, command: dict[str, Any]) -> dict[str, Any]:
+        self._open(command["device"])
+        if self.clock is not None:
             # told before anything of the submission is read
             launch_us = self.clock.launch_us(self._flush({**command, "flush_at": 0}))
             wire.send(self.sock, {"launch_us": launch_us, "nonce": command["nonce"]})

@@ -27,6 +27,7 @@ from kernelgym_env.evaluation.reference import Case, Reference
 from kernelgym_env.evaluation.result import Finding, Status
 from kernelgym_env.evaluation.scratch import keep_caches, write_text
 from kernelgym_env.evaluation.source import ENTRY, may_compile
+from kernelgym_env.evaluation.spares import Spares
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded, Zygote
 
@@ -103,6 +104,7 @@ class Judging:
         environ: set in each worker.
         stages: where time is booked.
         builder: compiles extensions; None leaves them to torch, in the submission's process.
+        spares: workers made ahead of time; None has each made when it is needed.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class Judging:
         environ: dict[str, str],
         stages: Stages,
         builder: Builder | None = None,
+        spares: Spares | None = None,
     ) -> None:
         self.submission = submission
         self.protocol = protocol
@@ -125,6 +128,7 @@ class Judging:
         self.environ = environ
         self.stages = stages
         self.builder = builder
+        self.spares = spares
         self.build = Build()
         self.error_ratio = math.nan
         self.figures: dict[str, Any] = {}
@@ -213,7 +217,10 @@ class Judging:
             self._raise_error(answer)
 
     def _fork(self, folder: Path | None, **environ: str) -> Worker:
-        worker = self.zygote.fork({**self.environ, **environ}, folder=folder)
+        if self.spares is not None and folder is None and not environ:
+            worker = self.spares.take()
+        else:
+            worker = self.zygote.fork({**self.environ, **environ}, folder=folder)
         self.workers.append(worker)
         return worker
 
@@ -429,10 +436,14 @@ class Judging:
         if "error" in answer:
             self._raise_error(answer)
 
-    def close(self) -> None:
-        """End all processes and free the shared memory."""
+    def end(self) -> None:
+        """Have all processes end, and free the shared memory; `close` of each worker is left to the caller."""
         self.drop_buffers()
         self.quiet.leave()
+
+    def close(self) -> None:
+        """`end`, and wait until all processes have ended."""
+        self.end()
         for worker in self.workers:
             worker.close()
 

@@ -17,12 +17,16 @@ from contextlib import contextmanager
 import torch
 
 from kernelgym_env.evaluation.locks import Turn
+from kernelgym_env.evaluation.workers import judges
 
 __all__ = ["Room", "is_short"]
 
 _LONGEST_WAIT_S = 3600.0
 _LOCK = "room"
-_TAKEN = 0.1
+_TAKEN, _MOST_TAKEN = 0.1, 0.3
+_JUDGE_BYTES = 2 << 30
+"""More than the contexts of a judge and its spare workers take while it does nothing."""
+
 _SHORT = re.compile(
     r"out of memory|OutOfMemory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|STATUS_ALLOC_FAILED", re.IGNORECASE
 )
@@ -83,6 +87,6 @@ class Room:
         gc.collect()
         torch.cuda.empty_cache()
         free, total = torch.cuda.mem_get_info(self._device)
-        if total - free <= _TAKEN * total:
+        if total - free <= min(_TAKEN * total + _JUDGE_BYTES * len(judges()), _MOST_TAKEN * total):
             return ""
         return f"of the device's {total / 2**30:.1f} GiB only {free / 2**30:.1f} are free: other programs hold the rest"

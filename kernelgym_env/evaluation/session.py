@@ -11,6 +11,7 @@ import os
 import platform
 import random
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -48,6 +49,7 @@ from kernelgym_env.evaluation.sandbox.trial import settle
 from kernelgym_env.evaluation.sandbox.warden import SandboxError
 from kernelgym_env.evaluation.shapes import check_shape
 from kernelgym_env.evaluation.source import check_format, detect_backend
+from kernelgym_env.evaluation.spares import Spares, stock
 from kernelgym_env.evaluation.speed import measure_way
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded, Zygote
@@ -89,6 +91,9 @@ class Session:
             torch.set_num_threads(threads)
         self.builder = Builder(self.zygote) if settings.fast_builds() else None
         self.hardware, self._environ = self._look()
+        self.spares = Spares(self.zygote, device, self._environ, stock(device))
+        self._closer = ThreadPoolExecutor(1, thread_name_prefix="closer")
+        self._closing: list[Future[None]] = []
         self.room = Room(device) if self.kind == "cuda" else None
 
     def _look(self) -> tuple[dict[str, str], dict[str, str]]:
@@ -114,9 +119,12 @@ class Session:
         self.zygote.wait_ready()
         if self.kind == "cuda":
             settle(self.zygote, self.device)
+        self.spares.fill()
 
     def close(self) -> None:
         """End the fork server and all its jobs."""
+        self._closer.shutdown()
+        self.spares.close()
         self.zygote.close()
 
     def evaluate(self, submission: Submission, secret: bytes, number: int) -> Evaluation:
@@ -166,8 +174,9 @@ class Session:
             environ=self._environ,
             stages=stages,
             builder=self.builder,
+            spares=self.spares,
         )
-        status, detail = Status.CORRECT, ""
+        status, detail, whole = Status.CORRECT, "", False
         findings: tuple[Finding, ...] = ()
         try:
             with stages.time("format"):
@@ -175,6 +184,7 @@ class Session:
             if problem:
                 raise Outcome(Status.FORMAT, problem)
             detail = self._judge(judging, secret, number, measured=not (backend == "triton" and self.kind == "cpu"))
+            whole = True
         except Outcome as outcome:
             status, detail = outcome.status, outcome.detail
             findings = outcome.findings()
@@ -187,7 +197,10 @@ class Session:
             status = ended.status
             detail = f"In the {stages.current} stage: {ended.detail}."
         finally:
-            judging.close()
+            if whole:
+                self._close_later(judging)
+            else:
+                judging.close()  # all that it has printed is needed, or all of the device's memory
             if self.kind == "cuda":
                 give_back(self.device)  # the next task's shared buffers do not come from torch's allocator
         printed = judging.candidate.output if judging.candidate and status is not Status.CORRECT else ""
@@ -232,6 +245,13 @@ class Session:
             **figures,
         )
 
+    def _close_later(self, judging: Judging) -> None:
+        """Have its processes end, and see to it that they have before the next but one begins: a GPU takes a while."""
+        judging.end()
+        for closing in self._closing:
+            closing.result()
+        self._closing = [self._closer.submit(worker.close) for worker in judging.workers]
+
     def _judge(self, judging: Judging, secret: bytes, number: int, *, measured: bool) -> str:
         """All steps; returns a note for the feedback of a correct submission."""
         protocol, stages = judging.protocol, judging.stages
@@ -253,6 +273,7 @@ class Session:
             judging.share(cases, reference)
         with stages.time(judging.import_stage):
             judging.started()
+        self.spares.fill()  # for the next one
         judging.give_way()
         with stages.time("start"):
             if measured and twin is None:
