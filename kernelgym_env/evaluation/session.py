@@ -248,6 +248,7 @@ class Session:
     def _close_later(self, judging: Judging) -> None:
         """Have its processes end, and see to it that they have before the next but one begins: a GPU takes a while."""
         judging.end()
+        self.spares.fill()  # a second measurement has taken some
         for closing in self._closing:
             closing.result()
         self._closing = [self._closer.submit(worker.close) for worker in judging.workers]
@@ -273,11 +274,11 @@ class Session:
             judging.share(cases, reference)
         with stages.time(judging.import_stage):
             judging.started()
-        self.spares.fill()  # for the next one
         judging.give_way()
         with stages.time("start"):
             if measured and twin is None:
                 twin = judging.twin(task.source, weights, reference.init_tree)
+            self.spares.fill()  # for the next submission
             judging.attach(candidate)
             matched = match_weights(judging, candidate, reference)
             if renew_weights(reference, matched, renewed):

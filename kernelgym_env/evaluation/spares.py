@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import torch
 
-from kernelgym_env.evaluation.workers import Worker, WorkerEnded, Zygote
+from kernelgym_env.evaluation.workers import Worker, WorkerEnded, WorkerLost, Zygote
 
 __all__ = ["Spares", "stock"]
 
@@ -75,9 +75,9 @@ class Spares:
         while self._workers:
             worker = self._workers.popleft()
             try:
-                if "error" not in worker.wait(_PATIENCE_S):
+                if "error" not in worker.wait(_PATIENCE_S) and not worker.gone:
                     return worker
-            except WorkerEnded:
+            except (WorkerEnded, WorkerLost):
                 pass  # no submission has been in it; what ails it, a new one will tell
             worker.close()
         return self._zygote.fork(self._environ)

@@ -466,7 +466,7 @@ class Worker:
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
         """Within the block it, and all it started, runs only from when it is asked something until it has answered."""
-        if self._halt is not None or self._gone():
+        if self._halt is not None or self.gone:
             yield
             return
         self._halt = processes.Halt(self.pid)
@@ -534,7 +534,8 @@ class Worker:
         data = os.read(self._status, 4096)
         return json.loads(data) if data else {"code": None, "signal": None, "leftover": 0}
 
-    def _gone(self) -> bool:
+    @property
+    def gone(self) -> bool:
         """Whether it has ended: then its process id may be another's by now."""
         return self._ended is not None or wire.readable(0.0, self._status) != set()
 
@@ -542,7 +543,7 @@ class Worker:
         """Tell its supervisor to kill the worker and all it started, without waiting for that."""
         if self._ended is None:
             self._cell.kill()
-            if not self._gone():
+            if not self.gone:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.pid, signal.SIGTERM)
 
