@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from facts import facts
@@ -245,9 +246,10 @@ def samples(device: str, kinds: dict[str, int]) -> list[Sample]:
     return found
 
 
-def by_kernelbench(every: list[Sample], device: str, gpu: str | None) -> dict[str, Any]:
-    """One process after the other, on the GPU of this number if one is given."""
-    seconds, correct = [], []
+def by_kernelbench(every: list[Sample], device: str, gpu: str | None) -> Iterator[dict[str, Any]]:
+    """One process after the other, on the GPU of this number if one is given; what is known after each."""
+    seconds: list[float] = []
+    correct: list[bool] = []
     environ = os.environ | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
     with tempfile.TemporaryDirectory() as folder:
         for sample in track(every, "KernelBench's method", console=Console(stderr=True)):
@@ -259,7 +261,8 @@ def by_kernelbench(every: list[Sample], device: str, gpu: str | None) -> dict[st
             done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
             seconds.append(time.perf_counter() - start)
             correct.append(json.loads(done.stdout.splitlines()[-1])["correct"])
-    return {"wall_s": sum(seconds), "seconds": seconds, "correct": correct} | _rates(every, seconds, sum(seconds))
+            known = {"wall_s": sum(seconds), "seconds": list(seconds), "correct": list(correct)}
+            yield known | _rates(every[: len(seconds)], seconds, sum(seconds))
 
 
 def _rates(every: list[Sample], seconds: list[float], wall_s: float) -> dict[str, Any]:
@@ -292,7 +295,9 @@ def by_us(every: list[Sample], device: str, judges: int) -> dict[str, Any]:
             every, [evaluation.stages_s["total"] - evaluation.stages_s["queue"] for evaluation in evaluations], wall_s
         )
         light = [sample for sample in every if sample.kind in ("triton", "cupy")]
-        if light:
+        if len(light) == len(every):
+            found["light"] = {key: found[key] for key in ("wall_s", "per_minute", "correct")} | {"samples": len(light)}
+        elif light:
             start = time.perf_counter()
             futures = [pool.submit(Submission(one.task, one.source, device=device)) for one in light]
             again = _results(futures, f"{judges} judges, Triton and CuPy")
@@ -407,15 +412,23 @@ def main() -> None:
     document: dict[str, Any] = {"benchmark": "throughput", **facts(), "device": cuda_device_names()[:1] or ["cpu"]}
     document |= {"samples": [f"{one.kind} {one.task.id}" for one in every], "right": [one.right for one in every]}
 
+    saving = Lock()
+
     def save() -> None:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(document, indent=1))
+        with saving:
+            arguments.out.parent.mkdir(parents=True, exist_ok=True)
+            arguments.out.write_text(json.dumps(document, indent=1))
 
     document["steady"], document["ours"] = [], []
     document["theirs_meanwhile"] = arguments.theirs_on is not None
     threads = ThreadPoolExecutor(1)
-    if arguments.theirs_on:
-        theirs = threads.submit(by_kernelbench, every, arguments.device, arguments.theirs_on)
+
+    def theirs() -> None:
+        for known in by_kernelbench(every, arguments.device, arguments.theirs_on):
+            document["kernelbench"] = known
+            save()
+
+    meanwhile = threads.submit(theirs) if arguments.theirs_on else None
     for judges in arguments.judges:
         document["ours"].append(by_us(every, arguments.device, judges))
         save()
@@ -424,9 +437,7 @@ def main() -> None:
             save()
     ways = [one["correct"] for one in document["ours"]]
     if not arguments.ours_alone:
-        if not arguments.theirs_on:
-            theirs = threads.submit(by_kernelbench, every, arguments.device, None)
-        document["kernelbench"] = theirs.result()
+        (meanwhile or threads.submit(theirs)).result()
         ways.append(document["kernelbench"]["correct"])
     document["verdicts_alike"] = all(way == document["right"] for way in ways)
     save()

@@ -11,6 +11,9 @@
   (`slope_over_events`), and the bound that it sets on what a candidate reports, against the cold calls that it
   reports (`bound_over_reported`).
 
+With ``--beside`` there is A/A alone too, while other judges work on the same device (`throughput.py --steady`): they
+hold still while a pair is timed, and KernelBench's method would not.
+
 On a CPU there is A/A alone: KernelBench's method has no CPU, and a slope no device's clock to be held against.
 """
 
@@ -164,6 +167,7 @@ class Pair:
             threads=0,
             environ={},
             stages=Stages(),
+            spares=session.spares,
         )
         weights = derive_seed(secret, task.hash, 0, "weights")
         self.reference = Reference(task, session.device, weights, protocol)
@@ -174,6 +178,7 @@ class Pair:
         cases = [self.reference.case(derive_seed(secret, task.hash, 0, part)) for part in "ab"]
         self.judging.share(cases, self.reference)
         self.judging.started()
+        session.spares.fill()
         self.judging.attach(self.candidate)
         send_weights(
             self.judging,
@@ -274,8 +279,10 @@ def error(ratios: list[float]) -> dict[str, float]:
     }
 
 
-def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> Iterator[dict[str, Any]]:
-    """Each task against itself."""
+def a_a(
+    session: Session, protocol: Protocol, names: list[str], runs: int, *, beside: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Each task against itself; the ratios alone where other judges work beside."""
     on_gpu = session.kind == "cuda"
     for name in track(names, "A/A"):
         expression, inputs = (TASKS if on_gpu else CPU_TASKS)[name]
@@ -286,11 +293,12 @@ def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> It
             pair = Pair(session, task, source, task.source, protocol)
             try:
                 found.append(pair.ratio())
-                outside.append(pair.outside() / found[-1]["us"])
-                slopes += [pair.slopes(found[-1]["us"])] if on_gpu else []
+                if not beside:
+                    outside.append(pair.outside() / found[-1]["us"])
+                    slopes += [pair.slopes(found[-1]["us"])] if on_gpu else []
             finally:
                 pair.close()
-        theirs = by_kernelbench(source, task.source, runs) if on_gpu else []
+        theirs = by_kernelbench(source, task.source, runs) if on_gpu and not beside else []
         ratios = [one["ratio"] for one in found]
         inside = [
             first["low"] <= again["ratio"] <= first["high"] for first in found for again in found if again is not first
@@ -302,7 +310,7 @@ def a_a(session: Session, protocol: Protocol, names: list[str], runs: int) -> It
             "kernelbench": error(theirs) if theirs else None,
             "interval_holds_1": sum(one["low"] <= 1 <= one["high"] for one in found) / runs,
             "rerun_inside": sum(inside) / max(1, len(inside)),
-            "bound_over_reported": statistics.median(outside),
+            "bound_over_reported": statistics.median(outside) if outside else None,
             "slope_us": [statistics.median(ones) for ones in zip(*slopes, strict=True)],
             "slope_over_events": statistics.median(wall / events for wall, events in slopes) if slopes else None,
             "seconds": statistics.median(one["seconds"] for one in found),
@@ -415,6 +423,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10, help="runs of each task")
     parser.add_argument("--pairs", type=int, default=300, help="measurements of the 5%% slower kernel")
     parser.add_argument("--device", default="cuda:0", help="cuda:0, or cpu")
+    parser.add_argument("--beside", action="store_true", help="other judges work on the device: no clocks but theirs")
     parser.add_argument("--tasks", nargs="*", help="by name; all unless given")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--page", type=Path, help="a page into which the tables are written")
@@ -440,13 +449,14 @@ def main() -> None:
         "hardware": session.hardware,
         "versions": session.zygote.versions,
         "protocol": protocol.to_dict(),
+        "beside": arguments.beside,
         "a_a": [],
         "a_b": [],
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     parts = {
         "a_b": a_b(session, protocol, 0 if on_cpu else arguments.pairs),
-        "a_a": a_a(session, protocol, names, arguments.runs),
+        "a_a": a_a(session, protocol, names, arguments.runs, beside=arguments.beside),
     }
     try:
         for name, part in parts.items():
