@@ -266,14 +266,33 @@ class Judging:
     def give_way(self) -> None:
         """Let other judges time on the device if one wants to; all that this evaluation started stands still meanwhile.
 
-        Call it where no process works on a command, but for one that loads.
+        Call it where no process works on a command, but for one that loads: that is waited for.
         """
         if not self.quiet.asked:
             return
         with self.stages.time("queue"), ExitStack() as still:
+            self._settle()
             for worker in self.workers:
                 still.enter_context(worker.still())
             self.quiet.give_way()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Within the block no other judge uses the device.
+
+        Raises:
+            TimeoutError: as `Quiet.alone`.
+        """
+        self._settle()
+        with self.quiet.alone():
+            yield
+
+    def _settle(self) -> None:
+        """Wait for processes that have not answered yet: what makes a context, or a model, uses the device."""
+        for worker in self.workers:
+            worker.settle(self.protocol.deadlines.import_s)
+        if self.spares is not None:
+            self.spares.settle()
 
     # correctness
 
@@ -436,16 +455,16 @@ class Judging:
         if "error" in answer:
             self._raise_error(answer)
 
-    def end(self) -> None:
-        """Have all processes end, and free the shared memory; `close` of each worker is left to the caller."""
-        self.drop_buffers()
-        self.quiet.leave()
-
     def close(self) -> None:
-        """`end`, and wait until all processes have ended."""
-        self.end()
+        """Have all processes end, free the shared memory, and wait until they have ended: that uses the device too."""
+        self.drop_buffers()
+        self.wait_closed()
+
+    def wait_closed(self) -> None:
+        """Wait until all processes have ended, which they were told to, and use the device no more."""
         for worker in self.workers:
             worker.close()
+        self.quiet.leave()
 
 
 def flushed(protocol: Protocol) -> dict[str, int]:

@@ -6,6 +6,7 @@ locks (``flock``) from a process that dies.
 
 - `device_lock` -- hold a device.
 - `Turn` -- the same in two calls, and whether somebody else waits.
+- `Shares` -- hold a part of a device.
 - `machine_name` -- a device's name that all processes of the machine have in common.
 """
 
@@ -25,7 +26,7 @@ from pathlib import Path
 
 from kernelgym_env import nvml, settings
 
-__all__ = ["Turn", "device_lock", "machine_name"]
+__all__ = ["Shares", "Turn", "device_lock", "machine_name"]
 
 _POLL_S = 0.002
 
@@ -152,6 +153,50 @@ class Turn:
             if fd >= 0:
                 os.close(fd)
         self._held = self._gate = -1
+
+
+class Shares:
+    """A device that is divided among its users into equal shares. Each holder has an object of its own.
+
+    Args:
+        device: as for `Turn`.
+        what: what it is held for, told to those who wait too long.
+        lock: name of what is divided.
+        number: how many shares there are.
+    """
+
+    def __init__(self, device: str, what: str, *, lock: str, number: int) -> None:
+        self.number = number
+        self._next = Turn(device, what, lock=lock)
+        self._shares = [Turn(device, what, lock=f"{lock}-{index}") for index in range(number)]
+
+    @contextmanager
+    def hold(self, count: int, timeout_s: float = math.inf) -> Iterator[None]:
+        """Hold so many shares, once as many are free. Who asks for many is not overtaken by those who ask for few.
+
+        Raises:
+            TimeoutError: if that takes longer.
+        """
+        deadline = time.monotonic() + timeout_s
+        held: list[Turn] = []
+        try:
+            self._next.take(timeout_s)
+            try:
+                while True:
+                    for share in self._shares:
+                        if len(held) < count and share not in held and share.try_take():
+                            held.append(share)
+                    if len(held) == count:
+                        break
+                    if time.monotonic() >= deadline:
+                        raise TimeoutError(f"{count} of {self.number} shares of {self._next.device} were not free.")
+                    time.sleep(_POLL_S)
+            finally:
+                self._next.give()
+            yield
+        finally:
+            for share in held:
+                share.give()
 
 
 _turns: weakref.WeakSet[Turn] = weakref.WeakSet()

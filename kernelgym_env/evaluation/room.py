@@ -1,28 +1,34 @@
 """Memory of a device that several judges share.
 
 Each evaluation takes what it needs, so together they may need more than there is. Which of them then fails is chance,
-and no fault of its own. So whatever ran out of memory is judged once more while nobody else is there.
+and no fault of its own. So each waits until there is as much as evaluations of its size have been seen to need; and
+whatever runs out of memory all the same is judged once more while nobody else is there.
 
 - `Room` -- one judge's part in it.
+- `needed_bytes` -- what an evaluation needs.
 - `is_short` -- whether a text speaks of memory that there was not.
 """
 
 from __future__ import annotations
 
 import gc
+import math
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
-from kernelgym_env.evaluation.locks import Turn
+from kernelgym_env.evaluation.locks import Shares
 from kernelgym_env.evaluation.workers import judges
 
-__all__ = ["Room", "is_short"]
+__all__ = ["Room", "is_short", "needed_bytes"]
 
 _LONGEST_WAIT_S = 3600.0
-_LOCK = "room"
+_LOCK, _SHARES = "room", 64
+_TIMES_INPUTS, _LEAST_BYTES = 14, 2 << 30
+"""Memory of an evaluation: on an H200 11 to 14 times its inputs where these are gigabytes, and its three contexts."""
+
 _TAKEN, _MOST_TAKEN = 0.1, 0.3
 _JUDGE_BYTES = 2 << 30
 """More than the contexts of a judge and its spare workers take while it does nothing."""
@@ -41,43 +47,45 @@ def is_short(text: str) -> bool:
     return bool(_SHORT.search(text))
 
 
+def needed_bytes(input_bytes: int) -> int:
+    """Bytes of a device that an evaluation needs, its judge and all processes together.
+
+    >>> needed_bytes(0) >> 30, needed_bytes(8 << 30) >> 30
+    (2, 114)
+    """
+    return _LEAST_BYTES + _TIMES_INPUTS * input_bytes
+
+
 class Room:
     """One judge's part in a device's memory.
 
     Args:
         device: as this process sees it.
+        total: the device's memory in bytes.
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, total: int) -> None:
         self._device = device
-        self._together = Turn(device, "judging", lock=_LOCK, shared=True)
-        self._alone = Turn(device, "judging what needs much memory", lock=_LOCK)
+        self._total = total
+        self._shares = Shares(device, "judging", lock=_LOCK, number=_SHARES)
 
     @contextmanager
-    def shared(self) -> Iterator[None]:
-        """Within the block others may judge on the device as well.
+    def hold(self, needed: int) -> Iterator[None]:
+        """Within the block others may judge on the device as well, but for as much memory.
+
+        Args:
+            needed: bytes; all that there is where it is more.
 
         Raises:
-            TimeoutError: if somebody had the device's memory alone for an hour.
+            TimeoutError: if others held it for an hour.
         """
-        self._together.take(_LONGEST_WAIT_S)
-        try:
+        count = max(1, min(_SHARES, math.ceil(_SHARES * needed / self._total)))
+        with self._shares.hold(count, _LONGEST_WAIT_S):
             yield
-        finally:
-            self._together.give()
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Within the block no other judge has an evaluation on the device.
-
-        Raises:
-            TimeoutError: if the others took an hour.
-        """
-        self._alone.take(_LONGEST_WAIT_S)
-        try:
-            yield
-        finally:
-            self._alone.give()
+    def alone(self) -> AbstractContextManager[None]:
+        """Within the block no other judge has an evaluation on the device; see `hold`."""
+        return self.hold(self._total)
 
     def taken(self) -> str:
         """What others than judges hold of the device's memory, if it is much: then who runs out of it is not to blame.

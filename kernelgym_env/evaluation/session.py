@@ -39,11 +39,12 @@ from kernelgym_env.evaluation.judging import Judging, Outcome, Stages
 from kernelgym_env.evaluation.lawbook import LawBook
 from kernelgym_env.evaluation.ownership import check_attribution, check_denied, check_launches
 from kernelgym_env.evaluation.protocols import Protocol, get_protocol
+from kernelgym_env.evaluation.quiet import Quiet
 from kernelgym_env.evaluation.reference import Reference, TaskError, derive_seed
 from kernelgym_env.evaluation.result import Evaluation, Finding, Status, Timing
 from kernelgym_env.evaluation.retest import Timed, time_submission
 from kernelgym_env.evaluation.roofline import Work, count_work, floor_us, is_loose, machine
-from kernelgym_env.evaluation.room import Room, is_short
+from kernelgym_env.evaluation.room import Room, is_short, needed_bytes
 from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.sandbox.trial import settle
 from kernelgym_env.evaluation.sandbox.warden import SandboxError
@@ -93,8 +94,9 @@ class Session:
         self.hardware, self._environ = self._look()
         self.spares = Spares(self.zygote, device, self._environ, stock(device))
         self._closer = ThreadPoolExecutor(1, thread_name_prefix="closer")
-        self._closing: list[Future[None]] = []
-        self.room = Room(device) if self.kind == "cuda" else None
+        self._closing: Future[None] | None = None
+        self.room = None if self.kind == "cpu" else Room(device, torch.cuda.get_device_properties(device).total_memory)
+        self._inputs: dict[str, int] = {}
 
     def _look(self) -> tuple[dict[str, str], dict[str, str]]:
         """Describe the device; what workers must know of it."""
@@ -119,7 +121,11 @@ class Session:
         self.zygote.wait_ready()
         if self.kind == "cuda":
             settle(self.zygote, self.device)
-        self.spares.fill()
+            quiet = Quiet(self.device)
+            quiet.enter()
+            self.spares.fill()
+            self.spares.settle()
+            quiet.leave()
 
     def close(self) -> None:
         """End the fork server and all its jobs."""
@@ -142,7 +148,7 @@ class Session:
         """
         if self.room is None:
             return self._evaluate(submission, secret, number)
-        with self.room.shared():
+        with self.room.hold(needed_bytes(self._input_bytes(submission))):
             try:
                 evaluation = self._evaluate(submission, secret, number)
             except RuntimeError as error:  # what torch and the driver raise for want of memory
@@ -152,12 +158,29 @@ class Session:
                 if evaluation.status not in _MAY_BE_SHORT or not is_short(evaluation.feedback):
                     return evaluation
         with self.room.alone():
+            self._wait_closed()
             taken = self.room.taken()
             evaluation = self._evaluate(submission, secret, -1 - number)  # on other inputs than before
         if taken and evaluation.status in _MAY_BE_SHORT and is_short(evaluation.feedback):
             return dataclasses.replace(evaluation, status=Status.FAULT, feedback="", fault=taken)
         why = "the device's memory did not suffice beside other judges"
         return dataclasses.replace(evaluation, provenance={**evaluation.provenance, "judged_alone": why})
+
+    def _input_bytes(self, submission: Submission) -> int:
+        """Bytes of a set of the task's inputs, 0 where they are not known without drawing them."""
+        task = submission.task.for_device(self.kind)
+        if task.hash not in self._inputs:
+            _make_room(self._inputs)
+            try:
+                self._inputs[task.hash] = Reference(task, "meta", 0, get_protocol("strict")).case(0).size
+            except TaskError:  # which is told when it is judged
+                self._inputs[task.hash] = 0
+        return self._inputs[task.hash]
+
+    def _wait_closed(self) -> None:
+        """Wait until the processes of the evaluation before have ended."""
+        if self._closing is not None:
+            self._closing.result()
 
     def _evaluate(self, submission: Submission, secret: bytes, number: int) -> Evaluation:
         """Judge one submission, with what memory there is; raises what `evaluate` does."""
@@ -246,12 +269,10 @@ class Session:
         )
 
     def _close_later(self, judging: Judging) -> None:
-        """Have its processes end, and see to it that they have before the next but one begins: a GPU takes a while."""
-        judging.end()
-        self.spares.fill()  # a second measurement has taken some
-        for closing in self._closing:
-            closing.result()
-        self._closing = [self._closer.submit(worker.close) for worker in judging.workers]
+        """Have its processes end behind the next evaluation's back, and those of the one before have ended by now."""
+        judging.drop_buffers()
+        self._wait_closed()
+        self._closing = self._closer.submit(judging.wait_closed)
 
     def _judge(self, judging: Judging, secret: bytes, number: int, *, measured: bool) -> str:
         """All steps; returns a note for the feedback of a correct submission."""

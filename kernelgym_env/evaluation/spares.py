@@ -1,7 +1,7 @@
 """Workers made ahead of time: in their sandbox and with a GPU's context, before there is a submission to read.
 
 A context takes a fifth of a second, and the driver makes one at a time: two for each evaluation were most of what
-several judges on a GPU waited for. Making one launches nothing, so it goes on while others time.
+several judges on a GPU waited for. Those for the next evaluation are made while this one is checked.
 
 - `Spares` -- a judge's stock of them.
 - `stock` -- how many a judge keeps.
@@ -64,6 +64,11 @@ class Spares:
                 worker.post({"op": "warm", "device": self._device})
             except WorkerEnded:
                 return  # `take` finds that it is gone
+
+    def settle(self) -> None:
+        """Wait until all that were begun are ready: making a context is use of the device."""
+        for worker in self._workers:
+            worker.settle(_PATIENCE_S)
 
     def take(self) -> Worker:
         """One of the stock, once it is ready; a new one if there is none.

@@ -326,6 +326,8 @@ class Worker:
         self._reader = wire.Reader(control)
         self._status = status
         self._nonce = ""
+        self._due = False  # an answer; it may have come early
+        self._early: dict[str, Any] | Exception | None = None
         self._halt: processes.Halt | None = None
         self.answered_in_s = 0.0
         self.serve: Serve | None = None
@@ -361,6 +363,7 @@ class Worker:
             WorkerEnded: if the worker is gone.
         """
         self._nonce = secrets.token_hex(8)
+        self._due, self._early = True, None
         try:
             self._control.settimeout(10.0)
             wire.send(self._control, {**message, "nonce": self._nonce}, fds)
@@ -379,6 +382,25 @@ class Worker:
             WorkerLost: if that happened before it had read anything of a submission.
             SandboxError: if the worker refused to go on without a sandbox.
         """
+        early, self._early = self._early, None
+        if isinstance(early, Exception):
+            raise early
+        self._due = False
+        return early if early is not None else self._receive(seconds)
+
+    def settle(self, seconds: float) -> None:
+        """Wait until it has answered what it was last sent, if it was sent something; `wait` gives the answer later.
+
+        Args:
+            seconds: as for `wait`, which raises what is raised here.
+        """
+        if self._due and self._early is None:
+            try:
+                self._early = self._receive(seconds)
+            except (WorkerEnded, WorkerLost, SandboxError) as error:
+                self._early = error
+
+    def _receive(self, seconds: float) -> dict[str, Any]:
         end = time.monotonic() + (seconds if self.isolation else max(seconds, _START_S))
         control = self._control.fileno()
         while True:

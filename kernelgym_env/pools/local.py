@@ -64,7 +64,8 @@ class LocalPool:
         memory_gib: host memory that a submission may use, in GiB; None for three quarters of what there is.
         cores: CPU cores that the processes of an evaluation share; None for all.
         judges: judges on each device, which build and check side by side and time one at a time. One is enough for a
-            loop that waits for each answer. Each takes some hundred MiB of a GPU and a GiB of the host.
+            loop that waits for each answer. Each takes 1.5 to 2 GiB of a GPU while it does nothing (three contexts;
+            half a GiB on a GPU of less than 20 GiB) and a GiB of the host.
 
     Raises:
         InvalidOptionError: for a number outside its range, and where the system is not Linux.
