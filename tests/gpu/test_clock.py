@@ -59,6 +59,16 @@ def test_a_driver_that_is_patched_is_found_out(judge):
     assert evaluation.status is Status.INTEGRITY, (evaluation.feedback, evaluation.times)
 
 
+def test_a_slower_kernel_is_measured_once(judge):
+    """The call made ahead of timed ones is as long as they are, and the reference's is short."""
+    slow = TRITON.replace("def forward(self, x):", "def forward(self, x):\n        torch.cuda._sleep(8_000_000)")
+    assert slow != TRITON
+    evaluation = judge(slow)
+    assert evaluation.status is Status.CORRECT, evaluation.feedback
+    assert evaluation.speedup < 0.1
+    assert evaluation.provenance["retest"] == {}
+
+
 def test_a_reserved_cache_is_given_back(judge):
     honest = judge(TRITON)
     reserve = """
