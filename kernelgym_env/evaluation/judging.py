@@ -137,7 +137,6 @@ class Judging:
         self.reported: dict[str, Any] = {}
         self.retest: dict[str, Any] = {}
         self.beyond_us: dict[str, float] = {}
-        self.unresolved = False
         self.neighbours: dict[str, Any] = {}
         self.baseline_problems: dict[str, str] = {}
         self.quiet = Quiet(device)

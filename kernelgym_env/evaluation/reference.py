@@ -207,6 +207,8 @@ class Reference:
             self.out_tree, self.out_size = describe(first, dense=True)
         except TreeError as error:
             raise TaskError(f"the reference returns {error}") from error
+        if not any(isinstance(value, torch.Tensor) and value.numel() for value in flat(first)):
+            raise TaskError("the reference returns no tensor with an element in it: there is nothing to compute")
         for _ in range(_EQUAL_CALLS):
             again = self.run(clone(inputs))
             if describe(again, dense=True)[0] != self.out_tree:
@@ -343,6 +345,8 @@ def _constant_like(wanted: Expected, protocol: Protocol) -> torch.Tensor:
 
 def extremes(tensor: torch.Tensor) -> tuple[float, float]:
     """The least and the greatest finite value of a real tensor, ``(0.0, 0.0)`` if it has none."""
+    if not tensor.numel():
+        return 0.0, 0.0
     low, high = (float(value) for value in tensor.reshape(-1).aminmax())
     if not (math.isfinite(low) and math.isfinite(high)):
         kept = tensor[torch.isfinite(tensor)]

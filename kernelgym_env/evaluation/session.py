@@ -187,7 +187,9 @@ class Session:
         start = time.perf_counter()
         stages = Stages()
         protocol = get_protocol(submission.protocol)
-        backend = submission.backend if submission.backend != "auto" else detect_backend(submission.source)
+        found = detect_backend(submission.source)
+        backend = submission.backend if submission.backend != "auto" else found
+        interpreted = found == "triton" and self.kind == "cpu"  # whatever it is called
         judging = Judging(
             submission,
             protocol,
@@ -206,7 +208,7 @@ class Session:
                 problem = check_format(submission.source)
             if problem:
                 raise Outcome(Status.FORMAT, problem)
-            detail = self._judge(judging, secret, number, measured=not (backend == "triton" and self.kind == "cpu"))
+            detail = self._judge(judging, secret, number, measured=not interpreted)
             whole = True
         except Outcome as outcome:
             status, detail = outcome.status, outcome.detail
@@ -230,7 +232,8 @@ class Session:
         if status is not Status.COMPILE_ERROR:  # where a compiler speaks, numbers are the source's own
             printed = without_values(printed)
         stages.add("total", time.perf_counter() - start)
-        figures = judging.figures if status is Status.CORRECT else {}
+        figures = dict(judging.figures) if status is Status.CORRECT else {}
+        unresolved = figures.pop("unresolved", False)
         return Evaluation(
             task_id=submission.task.id,
             status=status,
@@ -257,7 +260,7 @@ class Session:
                 "reported": judging.reported,
                 "retest": judging.retest,
                 "beyond_us": judging.beyond_us,
-                "unresolved": judging.unresolved,
+                "unresolved": unresolved,
                 "neighbours": judging.neighbours,
                 "baseline_problems": judging.baseline_problems,
                 "backend": backend,

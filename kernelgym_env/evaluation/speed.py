@@ -189,8 +189,10 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     share, micro = _RUN_TO_RUN[way.clock]
     between = math.hypot(share, micro / reported_us)
     low, high = rerun_interval(result.speedup, result.low, result.high, between)
-    counts, judging.unresolved = resolved(result.speedup, result.low, result.high)
+    unresolved = not resolved(result.speedup, result.low, result.high)
+    counts = low if unresolved else result.speedup  # what a busy machine makes of it is not to be paid for
     judging.figures = {
+        "unresolved": unresolved,
         "speedup": counts / factor,
         "speedup_low": low / factor,
         "speedup_high": high / factor,
@@ -240,17 +242,13 @@ def _excess_us(one: Worker, other: Worker) -> tuple[float, float]:
     return half, -half
 
 
-def resolved(speedup: float, low: float, high: float) -> tuple[float, bool]:
-    """The speedup that counts, and whether it was not resolved: then it is the lower end of its interval.
-
-    What a busy machine makes of a measurement is not to be paid for.
+def resolved(speedup: float, low: float, high: float) -> bool:
+    """Whether repeats in the same processes agree so far that the speedup says something.
 
     >>> resolved(2.0, 1.9, 2.1), resolved(8.0, 0.5, 16.0)
-    ((2.0, False), (0.5, True))
+    (True, False)
     """
-    if (high - low) / 2 > _UNRESOLVED * speedup:
-        return low, True
-    return speedup, False
+    return (high - low) / 2 <= _UNRESOLVED * speedup
 
 
 def measure_way(

@@ -10,6 +10,7 @@ import pytest
 from programs import CTYPES, QUICK, REFERENCE, RIGHT, TASK, copy_of, task
 
 from kernelgym_env.evaluation import processes
+from kernelgym_env.evaluation.feedback import at_level
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.limits import MAX_SOURCE_CHARS
@@ -288,6 +289,8 @@ INVALID = {
         task("        return args[0]", "[torch.eye(3).to_sparse()]"),
         "cannot be passed on",
     ),
+    "returns no tensor": (task("        return 5", "[torch.randn(3)]"), "no tensor with an element in it"),
+    "returns nothing": (task("        return args[0][:0]", "[torch.randn(3)]"), "no tensor with an element in it"),
     "is random": (task("        return args[0] + torch.rand(1)", "[torch.randn(3)]"), "not deterministic"),
     "returns an object": (task("        return object()", "[torch.randn(3)]"), "a value of type object"),
     "has no fixed shape": (task("        return args[0][args[0] > 0]", "[torch.randn(999)]"), "depends on the input"),
@@ -345,6 +348,25 @@ def test_cpp_through_a_compiler_and_ctypes(judge):
     evaluation = judge(CTYPES)
     assert evaluation.status is Status.CORRECT, evaluation.feedback
     assert evaluation.stages_s["build"] > 0
+
+
+def test_what_is_no_triton_is_timed_whatever_it_is_called(judge):
+    evaluation = judge(CTYPES, backend="triton")
+    assert evaluation.status is Status.CORRECT, evaluation.feedback
+    assert evaluation.speedup > 0
+    assert "not timed" not in evaluation.feedback
+
+
+def test_a_speedup_that_is_not_resolved_counts_at_the_lower_end_that_is_told(judge):
+    erratic = RIGHT.replace("import torch\n", "import random, time\nimport torch\n", 1).replace(
+        "        return", "        time.sleep(0.1 * random.random() ** 6)\n        return"
+    )
+    assert erratic.count("sleep") == 1
+    evaluation = judge(erratic)
+    assert evaluation.status is Status.CORRECT, evaluation.feedback
+    assert evaluation.provenance["unresolved"]
+    assert evaluation.speedup == evaluation.speedup_low
+    assert "too wide: its lower end counts" in at_level(evaluation, "error")
 
 
 def test_a_compiler_error_is_shown(judge):
