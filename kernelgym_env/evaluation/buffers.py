@@ -183,6 +183,7 @@ class Buffer:
             os.close(self._fd)
             self._fd = -1
         if self._pointer:
+            torch.cuda.current_stream(self.device)  # makes the context current in this thread
             _Driver().call("cuMemFree_v2" if self._owner else "cuIpcCloseMemHandle", ctypes.c_uint64(self._pointer))
             self._pointer = 0
 

@@ -4,8 +4,8 @@ It runs in a process forked for this one source, beside code that nobody trusts.
 commands, measures what it is told to, and reports; the judge believes only what lies in its own buffers and what its
 own clock bounds. The trusted reference runs through this same file, in a like process.
 
-Commands (JSON, see `wire`): ``load``, ``tensors``, ``weights``, ``buffer``, ``inputs``, ``call``, ``denied``,
-``found``, ``repeat``, ``batch``, ``last``, ``trace``, ``time``.
+Commands (JSON, see `wire`): ``warm``, ``load``, ``tensors``, ``weights``, ``buffer``, ``inputs``, ``call``,
+``denied``, ``found``, ``repeat``, ``batch``, ``last``, ``trace``, ``time``.
 """
 
 from __future__ import annotations

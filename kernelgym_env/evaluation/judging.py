@@ -160,6 +160,8 @@ class Judging:
         folder = self._prebuild(weight_seed) if compiles and self.device != "cpu" else None
         with self.stages.time("queue"):
             self.quiet.enter()
+        if self.spares is not None:
+            self.spares.fill()
         # sources that build without load_inline build again here, so the longer deadline holds
         self.import_stage = "build" if compiles else "start"
         self._start_s = self.protocol.deadlines.build_s if compiles else self.protocol.deadlines.import_s
@@ -454,16 +456,29 @@ class Judging:
         if "error" in answer:
             self._raise_error(answer)
 
+    def stop(self) -> None:
+        """Tell all processes to end; `wait_closed` is due."""
+        for worker in self.workers:
+            worker.stop()
+
     def close(self) -> None:
-        """Have all processes end, free the shared memory, and wait until they have ended: that uses the device too."""
-        self.drop_buffers()
+        """Have all processes end, wait until they have, and free the shared memory."""
+        self.stop()
+        if self.spares is not None:
+            self.spares.settle()
         self.wait_closed()
 
     def wait_closed(self) -> None:
-        """Wait until all processes have ended, which they were told to, and use the device no more."""
-        for worker in self.workers:
-            worker.close()
-        self.quiet.leave()
+        """Wait until all processes have ended, free the shared memory, and use the device no more."""
+        try:
+            with ExitStack() as each:
+                for buffer in self.buffers.values():
+                    each.callback(buffer.close)  # of which nobody has a view any more when it comes to it
+                for worker in self.workers:
+                    each.callback(worker.close)
+        finally:
+            self.buffers.clear()
+            self.quiet.leave()
 
 
 def flushed(protocol: Protocol) -> dict[str, int]:

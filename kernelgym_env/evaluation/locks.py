@@ -28,7 +28,7 @@ from kernelgym_env import nvml, settings
 
 __all__ = ["Shares", "Turn", "device_lock", "machine_name"]
 
-_POLL_S = 0.002
+_POLL_S, _SHARES_POLL_S = 0.002, 0.02
 
 
 @contextmanager
@@ -190,7 +190,7 @@ class Shares:
                         break
                     if time.monotonic() >= deadline:
                         raise TimeoutError(f"{count} of {self.number} shares of {self._next.device} were not free.")
-                    time.sleep(_POLL_S)
+                    time.sleep(_SHARES_POLL_S)
             finally:
                 self._next.give()
             yield

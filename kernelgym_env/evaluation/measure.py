@@ -8,6 +8,7 @@ checked at calls that it cannot tell from others.
 from __future__ import annotations
 
 import random
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,8 +26,8 @@ _MOST_EACH = 3
 _PATIENCE = 2.0
 _LONG_US = 20_000.0
 _FEW = 4
-"""Fewest calls whose mean says what the one ahead of them took. Where there are fewer, as much as a whole call could be
-hidden in its place, so the clock begins behind it."""
+"""Fewest calls whose median says what the one ahead of them took. Where there are fewer, as much as a whole call could
+be hidden in its place, so the clock begins behind it."""
 
 _LEAST_US, _MOST_US = 1e-3, 1e10
 
@@ -86,7 +87,7 @@ class Side:
         """
         given = self.deliver(calls)
         warm = self.warm and self._last_us < _LONG_US
-        late = self.late or (warm and calls < _FEW)
+        late = self.late or calls < _FEW
         command = {**self.command, "swaps": given.swaps, "warm": warm, "late": late, **self.places()}
         if late:
             answer = self.worker.ask(command, seconds)
@@ -105,7 +106,7 @@ class Side:
         ):
             raise WorkerEnded("garbage", f"it did not report {calls} positive times")
         self._last_us = max(times)
-        ahead = sum(times) / calls if warm and not late else 0.0
+        ahead = statistics.median(times) if warm and not late else 0.0
         self.beyond_us.append((self.worker.answered_in_s * 1e6 - sum(times) - ahead) / calls)
         return [max(value - self.excess_us, _LEAST_US) for value in times]
 

@@ -5,8 +5,8 @@ share while it uses the device for anything but timing; who wants to time waits 
 
 Checking is many short steps and timing one long one. Were each judge to check to its end first, all would wait for the
 slowest, and then for each other. So those who want to time wait for a moment, together; then they ask, whoever checks
-gives way between two steps, and one after the other they time. A lease of the device (see `lease`) keeps times away
-too, but not checks: a trainer is paused for as long as timing takes.
+gives way between two steps, and one after the other they time. Who has a lease of the device (see `lease`) is asked for
+it then: a trainer is paused for as long as timing takes.
 
 - `Quiet` -- one judge's part in it.
 """
@@ -26,7 +26,7 @@ _LOCK, _ASKED = "quiet", "quiet-asked"
 _PATIENCE_S = 1.0
 """For how long checks go on beside one who wants to time: meanwhile others come to that point, and time with it."""
 
-_POLL_S = 0.004
+_POLL_S, _TURN_S = 0.004, 3.0
 
 
 class Quiet:
@@ -88,13 +88,21 @@ class Quiet:
         """
         here = self._here
         self.leave()  # two that wait for each other to leave would wait for ever
+        began, asking = time.monotonic(), False
         try:
-            patience = time.monotonic() + _PATIENCE_S
-            while not (free := self._alone.try_take()) and not self._asks.elsewhere() and time.monotonic() < patience:
+            while not self._alone.try_take():
+                waited = time.monotonic() - began
+                if waited > _LONGEST_WAIT_S:
+                    raise TimeoutError(f"Device {self._device} was not quiet for {_LONGEST_WAIT_S:g} s.")
+                asks = _in_turn(waited) and (asking or waited > _PATIENCE_S or self._asks.elsewhere())
+                if asks and not asking:
+                    self._asks.take(_LONGEST_WAIT_S)
+                elif asking and not asks:
+                    self._asks.give()
+                asking = asks
                 time.sleep(_POLL_S)
-            self._asks.take(_LONGEST_WAIT_S)
-            if not free:
-                self._alone.take(_LONGEST_WAIT_S)
+            if not asking:
+                self._asks.take(_LONGEST_WAIT_S)
             with device_lock(self._device, timeout_s=_LONGEST_WAIT_S):
                 yield
         finally:
@@ -102,3 +110,11 @@ class Quiet:
             self._asks.give()
         if here:
             self.enter()
+
+
+def _in_turn(waited_s: float) -> bool:
+    """Whether one who has waited so long may ask now: all may at first, then all together every other few seconds.
+
+    Where a step takes long, a call that hangs say, nobody can time before it ends. Others check on meanwhile.
+    """
+    return waited_s < _PATIENCE_S + _TURN_S or time.monotonic() // _TURN_S % 2 == 0

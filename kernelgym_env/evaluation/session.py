@@ -121,11 +121,6 @@ class Session:
         self.zygote.wait_ready()
         if self.kind == "cuda":
             settle(self.zygote, self.device)
-            quiet = Quiet(self.device)
-            quiet.enter()
-            self.spares.fill()
-            self.spares.settle()
-            quiet.leave()
 
     def close(self) -> None:
         """End the fork server and all its jobs."""
@@ -148,7 +143,8 @@ class Session:
         """
         if self.room is None:
             return self._evaluate(submission, secret, number)
-        with self.room.hold(needed_bytes(self._input_bytes(submission))):
+        needed = needed_bytes(self._input_bytes(submission))
+        with self.room.hold(needed):
             try:
                 evaluation = self._evaluate(submission, secret, number)
             except RuntimeError as error:  # what torch and the driver raise for want of memory
@@ -156,9 +152,13 @@ class Session:
                     raise
             else:
                 if evaluation.status not in _MAY_BE_SHORT or not is_short(evaluation.feedback):
+                    if needed > _LARGE_BYTES:
+                        self._wait_closed()  # others count on the memory
                     return evaluation
         with self.room.alone():
             self._wait_closed()
+            with Quiet(self.device).alone():
+                pass  # what other judges had running has ended
             taken = self.room.taken()
             evaluation = self._evaluate(submission, secret, -1 - number)  # on other inputs than before
         if taken and evaluation.status in _MAY_BE_SHORT and is_short(evaluation.feedback):
@@ -172,8 +172,10 @@ class Session:
         if task.hash not in self._inputs:
             _make_room(self._inputs)
             try:
-                self._inputs[task.hash] = Reference(task, "meta", 0, get_protocol("strict")).case(0).size
-            except TaskError:  # which is told when it is judged
+                reference = Reference(task, "meta", 0, get_protocol("strict"))
+                with torch.device("meta"):
+                    self._inputs[task.hash] = reference.case_of(list(reference.module.get_inputs())).size
+            except Exception:  # code that does not work on such a device, or not at all, which is told when judged
                 self._inputs[task.hash] = 0
         return self._inputs[task.hash]
 
@@ -273,7 +275,7 @@ class Session:
 
     def _close_later(self, judging: Judging) -> None:
         """Have its processes end behind the next evaluation's back, and those of the one before have ended by now."""
-        judging.drop_buffers()
+        judging.stop()
         self._wait_closed()
         self._closing = self._closer.submit(judging.wait_closed)
 

@@ -36,6 +36,7 @@ def check_shape(
         TaskError: if the reference fails.
     """
     try:
+        judging.quiet.enter()
         with judging.stages.time("start"):
             judging.drop_buffers()
             candidate = judging.relaunch(reference.weight_seed, reference.init_tree)

@@ -59,11 +59,12 @@ class Spares:
         """
         while len(self._workers) < self._number:
             worker = self._zygote.fork(self._environ)
-            self._workers.append(worker)
             try:
                 worker.post({"op": "warm", "device": self._device})
-            except WorkerEnded:
-                return  # `take` finds that it is gone
+            except (WorkerEnded, WorkerLost):
+                worker.close()
+                return
+            self._workers.append(worker)
 
     def settle(self) -> None:
         """Wait until all that were begun are ready: making a context is use of the device."""

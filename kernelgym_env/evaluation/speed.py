@@ -13,7 +13,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -95,7 +95,8 @@ class _Way:
             step = self.command["step"]
             if candidate is not None:
                 judging.take_outputs([candidate], places, step, trusted=False)
-            judging.take_outputs(trusted, places, step, trusted=True)
+            with _trusted() if candidate is not None else nullcontext():
+                judging.take_outputs(trusted, places, step, trusted=True)
 
         take(self.places)
         yield
@@ -276,6 +277,7 @@ def measure_way(
     assert candidate is not None
     protocol, way = judging.protocol, _Way.of(judging, reference)
     inputs = _Inputs(judging, candidate, reference, contents, way, rng)
+    judging.quiet.enter()  # another way may have failed while it was timed
     with candidate.still():
         try:
             _ready(judging, worker, contents, reference, protocol.deadlines.import_s)

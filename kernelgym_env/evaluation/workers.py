@@ -363,13 +363,14 @@ class Worker:
             WorkerEnded: if the worker is gone.
         """
         self._nonce = secrets.token_hex(8)
-        self._due, self._early = True, None
+        self._early = None
         try:
             self._control.settimeout(10.0)
             wire.send(self._control, {**message, "nonce": self._nonce}, fds)
         except OSError as error:
             raise self._end(f"it did not take the command: {error}") from None  # after which the socket is closed
         self._control.setblocking(False)
+        self._due = True
 
     def wait(self, seconds: float) -> dict[str, Any]:
         """The answer to the last command.
@@ -383,9 +384,9 @@ class Worker:
             SandboxError: if the worker refused to go on without a sandbox.
         """
         early, self._early = self._early, None
+        self._due = False
         if isinstance(early, Exception):
             raise early
-        self._due = False
         return early if early is not None else self._receive(seconds)
 
     def settle(self, seconds: float) -> None:

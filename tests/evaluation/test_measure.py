@@ -73,12 +73,3 @@ def test_a_call_made_ahead_of_a_single_one_is_not_time_that_was_not_reported(ses
         assert min(slow.beyond_us) < 5_000  # and not a whole call
     finally:
         judging.close()
-
-
-def test_without_a_call_ahead_the_clock_runs_from_the_command(session: Session) -> None:
-    judging, slow, _ = side(session, 0.01, warm=False)
-    try:
-        slow.time(1, 60)
-        assert slow.beyond_us[0] > 0
-    finally:
-        judging.close()

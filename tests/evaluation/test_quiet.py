@@ -140,6 +140,24 @@ def test_who_checks_gives_way_to_all_who_wait_and_goes_on(runtime):
     times_of(late)
 
 
+def test_one_in_a_long_step_does_not_keep_others_from_checking_for_good(runtime):
+    stuck, checks = Quiet("cpu"), Quiet("cpu")
+    stuck.enter()
+    checks.enter()
+    waits = timer()
+    wait_until_asked(checks)
+    start = time.monotonic()
+    checks.give_way()  # nobody can time: one is stuck
+    went_on = time.monotonic() - start
+    assert 0.1 < went_on < 20
+    wait_until_asked(checks)  # it has not given up
+    checks.leave()
+    with pytest.raises(subprocess.TimeoutExpired):
+        waits.wait(0.2)
+    stuck.leave()
+    assert times_of(waits)["time"] > start
+
+
 def test_where_nobody_checks_times_are_taken_at_once(runtime):
     found = []
     for _ in range(3):
