@@ -2,7 +2,8 @@
 
 - `MEANINGS` -- every flaw, with what it means.
 - `flaws_of` -- the flaws that the facts of a task under a protocol show.
-- `known_flaws` -- those of a task: listed ones and measured ones.
+- `known_flaws` -- those of a task under a protocol: listed ones and measured ones.
+- `flaws_of_source` -- those of a source under any protocol that it was audited under.
 - `is_audited` -- whether there are facts of it.
 - `verified` -- the tasks without any.
 - `MISSING` -- the state of one that could not be looked at on this machine.
@@ -25,6 +26,7 @@ __all__ = [
     "MISSING",
     "describe",
     "flaws_of",
+    "flaws_of_source",
     "is_audited",
     "known_flaws",
     "shipped_facts",
@@ -101,25 +103,50 @@ def flaws_of(facts: Mapping[str, Any], *, shipped: bool = True) -> tuple[str, ..
 def known_flaws(task: Task, protocol: str = "strict") -> tuple[str, ...]:
     """Return the flaws that are known of a task, in the order of `MEANINGS`.
 
-    Tags list some, for KernelBench's problems those that were found at its fp32 tolerance of 1e-4. Facts of this very
-    source that come with the package add theirs. Facts that were measured at the shipped sizes under this protocol
-    take the place of what is listed, but for `flaw-redundant`, where no step but those of lower precision is missing;
-    facts of other protocols do not count.
+    What is listed are the task's tags and, for KernelBench's problems, what was found at its fp32 tolerance of 1e-4.
+    Facts of this very source that come with the package add theirs. Facts that were measured at the shipped sizes under
+    this protocol take the place of what is listed, but for `flaw-redundant`, where no step but those of lower precision
+    is missing.
 
     Args:
         task: any task; one that no list and no audit names has none.
         protocol: its name; ``+custom`` behind it makes no difference.
     """
-    listed = {tag for tag in task.tags if tag in MEANINGS}
+    from kernelgym_env.tasks.kernelbench.flaws import listed_flaws  # which is made of this
+
+    listed = {*task.tags, *listed_flaws(task.id)}
     record = shipped_facts(task)
     facts = record.get("protocols", {}).get(protocol.removesuffix("+custom"))
-    if facts is not None:
-        shipped = record.get("scale") == _SHIPPED
-        measured = set(flaws_of(facts, shipped=shipped))
-        lacking = [step for step in facts.get("unmeasured", ()) if not step.startswith("precision")]  # shows no flaw
-        complete = shipped and facts.get("state") in ("ok", "fails") and not lacking
-        listed = measured | ((listed & {"flaw-redundant"}) if complete else listed)
-    return tuple(flaw for flaw in MEANINGS if flaw in listed)
+    return _in_order(listed if facts is None else _with_facts(listed, record, facts))
+
+
+def flaws_of_source(task_id: str, listed: Iterable[str], digest: str | None = None) -> tuple[str, ...]:
+    """Return the flaws of a source under any of the protocols that it was audited under, in the order of `MEANINGS`.
+
+    Args:
+        task_id: the task's id.
+        listed: flaws that it is listed with.
+        digest: `Task.hash` of its source; with another one than what was audited, what is listed is returned. None for
+            the source that was audited.
+    """
+    record = _record(task_id)
+    if not record or digest not in (None, record["hash"]):
+        return _in_order(listed)
+    return _in_order(set().union(*(_with_facts(listed, record, facts) for facts in record["protocols"].values())))
+
+
+def _with_facts(listed: Iterable[str], record: Mapping[str, Any], facts: Mapping[str, Any]) -> set[str]:
+    """The flaws under a protocol that there are facts for."""
+    shipped = record.get("scale") == _SHIPPED
+    measured = set(flaws_of(facts, shipped=shipped))
+    lacking = [step for step in facts.get("unmeasured", ()) if not step.startswith("precision")]  # shows no flaw
+    complete = shipped and facts.get("state") in ("ok", "fails") and not lacking
+    return measured | ({"flaw-redundant"}.intersection(listed) if complete else set(listed))
+
+
+def _in_order(flaws: Iterable[str]) -> tuple[str, ...]:
+    found = set(flaws)
+    return tuple(flaw for flaw in MEANINGS if flaw in found)
 
 
 def is_audited(task: Task, protocol: str = "strict") -> bool:
@@ -149,9 +176,14 @@ def describe(flaws: Iterable[str]) -> str:
 
 def shipped_facts(task: Task) -> Mapping[str, Any]:
     """Return the record of a task in the audit that comes with the package; empty if it was made of another source."""
-    path = _FILES.get(task.id.partition("/")[0])
-    record: Mapping[str, Any] = _records(path).get(task.id, {}) if path else {}
+    record = _record(task.id)
     return record if record.get("hash") == task.hash else {}
+
+
+def _record(task_id: str) -> Mapping[str, Any]:
+    path = _FILES.get(task_id.partition("/")[0])
+    record: Mapping[str, Any] = _records(path).get(task_id, {}) if path else {}
+    return record
 
 
 @functools.cache

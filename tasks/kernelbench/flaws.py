@@ -1,13 +1,20 @@
 """Problems of KernelBench with known flaws, as tags.
 
 A flaw is a property of the reference and its inputs as published: an answer that computes less passes a comparison at
-KernelBench's own fp32 tolerance of 1e-4. The lists come from running every affordable problem of levels 1 to 3; a
-problem that is not listed may still have one.
+KernelBench's own fp32 tolerance of 1e-4. The lists come from running every affordable problem of levels 1 to 3; the
+audit that comes with the package takes their place where it has measured the same source.
+
+- `FLAWS` -- the lists.
+- `listed_flaws` -- of one problem.
+- `flaw_tags` -- the tags of a problem, by the lists and the audit.
 """
 
 from __future__ import annotations
 
-__all__ = ["FLAWS", "flaw_tags"]
+from kernelgym_env.tasks.flaws import flaws_of_source
+from kernelgym_env.tasks.kernelbench import ids
+
+__all__ = ["FLAWS", "flaw_tags", "listed_flaws"]
 
 FLAWS: dict[str, dict[int, tuple[int, ...]]] = {
     # Zeros are accepted.
@@ -28,10 +35,26 @@ FLAWS: dict[str, dict[int, tuple[int, ...]]] = {
 """Flawed problems by tag and level."""
 
 
-def flaw_tags(level: int, number: int) -> tuple[str, ...]:
-    """Return the tags of a problem's known flaws.
+def listed_flaws(task_id: str) -> tuple[str, ...]:
+    """Return what `FLAWS` says of a problem or a variant of it; nothing of other tasks.
 
-    >>> flaw_tags(1, 19)
+    >>> listed_flaws("KernelBench/L1-019:small")
     ('flaw-identity',)
     """
+    level, number = ids.parse_id(task_id.partition(":")[0]) or (0, 0)
     return tuple(tag for tag, levels in FLAWS.items() if number in levels.get(level, ()))
+
+
+def flaw_tags(level: int, number: int, digest: str | None = None) -> tuple[str, ...]:
+    """Return the tags of a problem's known flaws: all that `Task.flaws` says under ``strict`` or ``kernelbench``.
+
+    Args:
+        level: 1 to 4.
+        number: the problem's number in its level.
+        digest: `Task.hash` of its source; None for the source that was audited, KernelBench's v0.2.
+
+    >>> flaw_tags(1, 12), flaw_tags(1, 12, "of another text")
+    (('flaw-short',), ())
+    """
+    task_id = ids.make_id(level, number)
+    return flaws_of_source(task_id, listed_flaws(task_id), digest)

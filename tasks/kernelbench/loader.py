@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -50,26 +51,31 @@ def build(level: int, number: int, name: str, source: str, origin: str) -> Task:
         description = summary(source)
     except SyntaxError:
         description = ""  # Task says what is wrong with it
-    return Task(
+    task = Task(
         id=ids.make_id(level, number),
         source=source,
         title=ids.title(name),
         description=description,
         level=level,
-        tags=tags_of(level, number),
         origin=origin,
         licence="MIT",
     )
+    return dataclasses.replace(task, tags=tags_of(level, number, task.hash))
 
 
-def tags_of(level: int, number: int) -> tuple[str, ...]:
+def tags_of(level: int, number: int, digest: str | None = None) -> tuple[str, ...]:
     """Return a problem's tags: the suite, its level, its category, its known flaws.
+
+    Args:
+        level: 1 to 4.
+        number: the problem's number in its level.
+        digest: `Task.hash` of its source, on which flaws depend; None for KernelBench's v0.2.
 
     >>> tags_of(1, 19)
     ('kernelbench', 'level1', 'activation', 'flaw-identity')
     """
     category = categories.category(level, number)
-    return ("kernelbench", f"level{level}", *([category] if category else []), *flaws.flaw_tags(level, number))
+    return ("kernelbench", f"level{level}", *([category] if category else []), *flaws.flaw_tags(level, number, digest))
 
 
 def load(task_id: str) -> Task:

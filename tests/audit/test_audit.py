@@ -15,6 +15,8 @@ from kernelgym_env.evaluation.processes import ran_s
 from kernelgym_env.evaluation.protocols import get_protocol
 from kernelgym_env.tasks import Task, load_tasks
 from kernelgym_env.tasks.flaws import MEANINGS, flaws_of, shipped_facts
+from kernelgym_env.tasks.kernelbench import build
+from kernelgym_env.tasks.shapes import small
 
 FRAME = """
 import os, time
@@ -261,5 +263,26 @@ def test_what_is_listed_gives_way_to_what_was_measured(problems):
     assert "flaw-redundant" in problems["KernelBench/L3-036"].flaws("strict")
     # its fp16 and bf16 were not measured, which leaves nothing open
     blind = problems["KernelBench/L3-035"]
-    assert "flaw-input-blind" in blind.tags and blind.flaws("strict") == blind.flaws("kernelbench") == ()
+    assert blind.flaws("strict") == blind.flaws("kernelbench") == ()
     assert "flaw-input-blind" in blind.flaws("kernelbench_v0")
+    assert "flaw-input-blind" in small(blind).flaws("strict")  # another source, of which nothing was measured
+
+
+def test_tags_are_the_flaws_under_either_audited_protocol(problems):
+    for made in problems.values():
+        either = {*made.flaws("strict"), *made.flaws("kernelbench")}
+        assert tuple(tag for tag in made.tags if tag in MEANINGS) == tuple(flaw for flaw in MEANINGS if flaw in either)
+    tagged = [name for name, made in problems.items() if "flaw-short" in made.tags]
+    assert tagged == ["KernelBench/L1-012", "KernelBench/L1-095"]
+    tags = {name: problems[f"KernelBench/{name}"].tags[3:] for name in ("L1-037", "L2-065", "L3-024", "L3-035")}
+    assert tags == {
+        "L1-037": ("flaw-zeros", "flaw-constant", "flaw-input-blind"),
+        "L2-065": ("flaw-constant",),
+        "L3-024": ("flaw-zeros", "flaw-constant", "flaw-input-blind", "flaw-weights-blind"),
+        "L3-035": (),
+    }
+
+
+def test_another_text_has_the_tags_of_the_lists_alone(problems):
+    other = build(2, 65, "65_x", problems["KernelBench/L2-065"].source + "\n# changed\n", "a test")
+    assert other.tags[3:] == other.flaws("strict") == ("flaw-constant", "flaw-input-blind")
