@@ -51,7 +51,8 @@ class KernelEnv(Rules, gym.Env[dict[str, Any], str]):
     Raises:
         UnknownNameError: for an unknown name, with what is allowed.
         InvalidOptionError: for a value outside its range.
-        MissingDataError: for a task whose data is not on this machine.
+        MissingDataError: for a task whose data is not on this machine, or that needs a library or weights which are
+            not; of several tasks those that need such are left out with a warning, as long as one is left.
     """
 
     _position_now: Position | None = None

@@ -24,7 +24,7 @@ from gymnasium import spaces
 
 from kernelgym_env import devices, pools, rendering, rewards
 from kernelgym_env.episode import Episode, Turn, history_from
-from kernelgym_env.errors import InvalidOptionError, unknown_name
+from kernelgym_env.errors import InvalidOptionError, MissingDataError, unknown_name
 from kernelgym_env.evaluation.feedback import at_level, check_level
 from kernelgym_env.evaluation.protocols import Protocol, get_protocol
 from kernelgym_env.evaluation.result import Evaluation, Status
@@ -34,7 +34,7 @@ from kernelgym_env.prompts import extract_source, task_prompt
 from kernelgym_env.spaces import UnicodeText
 from kernelgym_env.tasks import Task, load_task, load_tasks
 from kernelgym_env.tasks.flaws import describe
-from kernelgym_env.tasks.kernelbench.requirements import check_requirements
+from kernelgym_env.tasks.kernelbench.requirements import check_requirements, missing
 from kernelgym_env.tasks.mix import probabilities
 
 __all__ = ["MAX_TURNS", "STOP", "Played", "Position", "Rules"]
@@ -47,6 +47,7 @@ MAX_TURNS = 1_000
 
 _OPTIONS = ("task", "history")
 _KEPT = 512
+_SHOWN = 3
 
 # Sizing a task parses its source and a prompt is rendered from a template; episodes of the same task share both.
 _sized = functools.lru_cache(maxsize=_KEPT)(Task.for_device)
@@ -135,8 +136,7 @@ class Rules:
         self.feedback = check_level(feedback)
         self.render_mode = render_mode
         self._pinned = task is not None
-        self._tasks = _tasks_of(task)
-        self._check_tasks(self._tasks)
+        self._tasks = self._runnable(_tasks_of(task))
         if self._pinned:
             self._warn_of_flaws()
         self._probabilities = None if level_mix is None else probabilities(self._tasks, level_mix)
@@ -202,13 +202,27 @@ class Rules:
         if self._pinned:
             raise unknown_name("task of this environment", wanted, known)
         task = load_task(wanted)
-        self._check_tasks([task])
+        if self.pool == "local":
+            check_requirements(task)
         return task
 
-    def _check_tasks(self, tasks: Sequence[Task]) -> None:
-        if self.pool == "local":  # others judge on another machine, or run nothing
-            for task in tasks:
-                check_requirements(task)
+    def _runnable(self, tasks: list[Task]) -> list[Task]:
+        """The tasks that can run on this machine; a warning names what is left out of several."""
+        if self.pool != "local":  # others judge on another machine, or run nothing
+            return tasks
+        lacking = [missing(task) for task in tasks]
+        kept = [task for task, lack in zip(tasks, lacking, strict=True) if not lack]
+        why = list(dict.fromkeys(filter(None, lacking)))
+        if not kept:
+            all_of = f"None of the {len(tasks)} tasks can run on this machine: " if len(tasks) > 1 else ""
+            raise MissingDataError(all_of + why[0])
+        if why:
+            gym.logger.warn(
+                "%s",  # a folder's name may have a percent sign
+                f"{len(tasks) - len(kept)} of the {len(tasks)} tasks cannot run on this machine and are left out: "
+                f"{'; '.join(why[:_SHOWN])}{'; …' if len(why) > _SHOWN else ''}",
+            )
+        return kept
 
     def _warn_of_flaws(self) -> None:
         protocol = get_protocol(self.protocol).name

@@ -271,6 +271,41 @@ def test_a_library_that_is_not_installed(tmp_path, monkeypatch):
     assert missing(variant) == ""
 
 
+def test_an_environment_over_several_leaves_out_what_cannot_run(tmp_path, monkeypatch):
+    code = PROBLEMS[0]["code"].replace("import torch\n", "import torch\nimport einops\n", 1)
+    rows = [*PROBLEMS, *(problem(3, number, code) for number in (45, 46, 47, 48))]
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setitem(sys.modules, "einops", None)
+    with pytest.warns(UserWarning, match="left out") as said:
+        env = gym.make("KernelGym/Kernel-v0", task=str(path), device="cpu")
+    needs = "imports einops, which is not installed. Run: pip install einops"
+    assert len(said) == 1
+    assert str(said[0].message).endswith(
+        "4 of the 7 tasks cannot run on this machine and are left out: "
+        f"KernelBench/L3-045 {needs}; KernelBench/L3-046 {needs}; KernelBench/L3-047 {needs}; …\x1b[0m"
+    )
+    drawn = {env.reset(seed=seed)[1]["task_id"] for seed in range(40)}
+    assert drawn == {"KernelBench/L1-001", "KernelBench/L1-002", "KernelBench/L2-030"}
+    assert len(gym.make("KernelGym/Kernel-v0", task=str(path), pool="fake").unwrapped._tasks) == 7
+    lacking = [f"{path}#KernelBench/L3-{number:03d}" for number in (47, 48)]
+    with pytest.raises(
+        MissingDataError, match=f"^None of the 2 tasks can run on this machine: KernelBench/L3-047 {needs}$"
+    ):
+        gym.make("KernelGym/Kernel-v0", task=lacking)
+    with pytest.raises(MissingDataError, match=f"^KernelBench/L3-047 {needs}$"):
+        gym.make("KernelGym/Kernel-v0", task=lacking[:1])
+
+
+@pytest.mark.filterwarnings("ignore:.*known flaws")
+def test_the_mix_is_made_without_einops(shared_data, monkeypatch):
+    monkeypatch.setenv("KERNELBENCH_DIR", str(shared_data("kernelbench.jsonl.gz")))
+    monkeypatch.setitem(sys.modules, "einops", None)
+    with pytest.warns(UserWarning, match="2 of the 250 tasks cannot run on this machine .*KernelBench/L3-048 imports"):
+        env = gym.make("KernelBench/Mix-v0", device="cpu")
+    assert len(env.unwrapped._tasks) == 248
+
+
 def test_level_4_says_what_it_needs(shared_data, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("KERNELBENCH_DIR", str(shared_data("kernelbench.jsonl.gz")))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
