@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.tasks.model import Task
 
 __all__ = ["Split", "split"]
 
@@ -25,26 +26,31 @@ class Split:
     held_out: tuple[str, ...]
 
 
-def split(ids: Iterable[str], held_out: int, *, seed: int = 0, group: Callable[[str], object] | None = None) -> Split:
+def split(
+    ids: Iterable[str | Task], held_out: int, *, seed: int = 0, group: Callable[[str], object] | None = None
+) -> Split:
     """Return a division of some tasks.
 
     The choice depends on the seed and each id's text alone: it is the same on every machine and release, and a task
     that is added moves few others from one half to the other.
 
     Args:
-        ids: task ids, each once.
+        ids: task ids, or tasks, of which the ids count; each once.
         held_out: how many to hold out, 1 to one less than there are.
         seed: which division.
-        group: what a task belongs to, such as its level; each group gives the same share, as far as whole numbers
+        group: what a task id belongs to, such as its level; each group gives the same share, as far as whole numbers
             allow. None takes all as one group.
 
     Raises:
-        InvalidOptionError: for a number that is out of range, a seed that is no integer, or an id that comes twice.
+        InvalidOptionError: for a number that is out of range, a seed that is no integer, an id that comes twice, or
+            something that is neither an id nor a task.
 
     >>> split(["A/a", "A/b", "B/a", "B/b"], 2, seed=1, group=lambda task_id: task_id[0])
     Split(train=('A/b', 'B/b'), held_out=('A/a', 'B/a'))
     """
-    listed = tuple(ids)
+    if isinstance(ids, (str, Task)):
+        raise InvalidOptionError(f"A split divides a list of task ids or tasks, got {ids!r:.200}.")
+    listed = tuple(_id(given) for given in ids)
     if len(set(listed)) < len(listed):
         twice = next(task_id for task_id in listed if listed.count(task_id) > 1)
         raise InvalidOptionError(f"A split needs each task once, and {twice!r} comes more often.")
@@ -64,6 +70,14 @@ def split(ids: Iterable[str], held_out: int, *, seed: int = 0, group: Callable[[
         tuple(task_id for task_id in listed if task_id not in chosen),
         tuple(task_id for task_id in listed if task_id in chosen),
     )
+
+
+def _id(given: str | Task) -> str:
+    if isinstance(given, Task):
+        return given.id
+    if not isinstance(given, str):
+        raise InvalidOptionError(f"A split divides task ids or tasks, and {given!r:.200} is neither.")
+    return given
 
 
 def _integer(value: object) -> bool:

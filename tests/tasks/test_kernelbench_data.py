@@ -178,6 +178,19 @@ def test_a_split_is_the_same_for_another_order_and_moves_little_for_another_task
     assert len(set(split((*ids, "A/more"), 20).held_out) & set(halves.held_out)) >= 19
 
 
+def test_a_split_of_tasks_is_that_of_their_ids():
+    tasks = load_tasks("core")
+    ids = [task.id for task in tasks]
+    halves = split(ids, 10, seed=1)
+    assert split(tasks, 10, seed=1) == split([*tasks[:20], *ids[20:]], 10, seed=1) == halves
+    assert halves.held_out[:2] == ("KernelGym/RowSum", "KernelGym/ColumnSum")
+    assert split(tasks, 10, seed=1, group=lambda task_id: task_id[10]) == split(
+        ids, 10, seed=1, group=lambda task_id: task_id[10]
+    )
+    with pytest.raises(InvalidOptionError, match="'KernelGym/RowSum' comes more often"):
+        split([load_task("KernelGym/RowSum"), "KernelGym/RowSum"], 1)
+
+
 def test_shares_of_groups_that_do_not_divide():
     ids = [f"{group}/{number}" for group, size in (("A", 5), ("B", 3), ("C", 2)) for number in range(size)]
     held_out = split(ids, 4, group=lambda task_id: task_id[0]).held_out
@@ -192,6 +205,8 @@ def test_shares_of_groups_that_do_not_divide():
         ((["A/a", "A/b"], 1.0), "got 1.0"),
         ((["A/a", "A/b"], True), "got True"),
         ((["A/a", "A/a", "A/b"], 1), "'A/a' comes more often"),
+        ((["A/a", 7, "A/b"], 1), "and 7 is neither"),
+        (("core", 1), "a list of task ids or tasks, got 'core'"),
     ],
 )
 def test_splits_that_cannot_be(arguments, complaint):
