@@ -1,4 +1,4 @@
-"""Which devices this machine has, found without CUDA and without torch.
+"""Which devices this machine has, found without CUDA and without torch, and which languages are for which kind.
 
 A client process must not create a CUDA context (it may fork, and the memory is the trainer's), so the count comes
 from NVIDIA's management library.
@@ -13,7 +13,9 @@ import platform
 from kernelgym_env import settings
 from kernelgym_env.errors import InvalidOptionError
 
-__all__ = ["cpu_name", "cuda_device_names", "device_kind", "resolve_device"]
+__all__ = ["check_backend_kind", "cpu_name", "cuda_device_names", "device_kind", "resolve_device"]
+
+_ONLY_ON = {"cuda": "cuda", "cupy": "cuda", "cpp": "cpu"}
 
 
 @functools.lru_cache(maxsize=1)
@@ -94,3 +96,22 @@ def resolve_device(device: str) -> str:
 def device_kind(device: str) -> str:
     """``cpu`` or ``cuda``: which sizes of a task apply."""
     return "cpu" if resolve_device(device) == "cpu" else "cuda"
+
+
+def check_backend_kind(backend: str, kind: str) -> None:
+    """Raise if a backend is not for a kind of device.
+
+    Args:
+        backend: ``cpp`` is for a CPU, ``cuda`` and ``cupy`` are for a GPU, others for both.
+        kind: ``cpu`` or ``cuda``.
+
+    Raises:
+        InvalidOptionError: with what is allowed.
+
+    >>> check_backend_kind("triton", "cpu")
+    """
+    if _ONLY_ON.get(backend, kind) != kind:
+        raise InvalidOptionError(
+            f"Backend {backend!r} does not run on device {kind!r}. Allowed on 'cpu': auto, triton, cpp; on 'cuda': "
+            "auto, triton, cuda, cupy. Name another backend or device."
+        )

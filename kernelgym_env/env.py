@@ -39,7 +39,7 @@ class KernelEnv(Rules, gym.Env[dict[str, Any], str]):
             the core suite. Anything `kernelgym_env.load_tasks` takes.
         turns: the turn budget, 1 to `MAX_TURNS`.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.
-        backend: ``auto``, ``triton``, ``cuda``, ``cupy`` or ``cpp``.
+        backend: ``auto``, ``triton``, ``cuda``, ``cupy`` or ``cpp``; not ``cuda`` or ``cupy`` where device is ``cpu``.
         protocol: name of a protocol, see `kernelgym_env.evaluation.protocols`, or a `Protocol`.
         library_ops: overrides the protocol's policy: ``forbid``, ``gemm`` or ``allow``.
         pool: who evaluates: ``local``, ``fake``, ``simulated``, or a key given to `kernelgym_env.pools.register`.

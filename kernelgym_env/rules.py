@@ -129,6 +129,8 @@ class Rules:
         self.turns = int(turns)
         self.device = check_device(device)
         self.backend = check_backend(backend)
+        if device == "cpu":
+            devices.check_backend_kind(backend, "cpu")
         get_protocol(protocol)
         self.protocol = protocol
         self.library_ops = check_library_ops(library_ops)

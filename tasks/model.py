@@ -210,20 +210,21 @@ class Task:
         """What a model is told of the task on a device, see `kernelgym_env.prompts.task.task_prompt`.
 
         Args:
-            backend: ``auto``, ``triton``, ``cuda``, ``cupy`` or ``cpp``.
+            backend: ``auto`` or ``triton``; ``cpp`` on a CPU alone, ``cuda`` and ``cupy`` on a GPU alone.
             device: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``; a GPU need not be there.
             style: one of `kernelgym_env.prompts.task.STYLES`.
             options: ``protocol``, ``library_ops`` and ``templates``.
 
         Raises:
             UnknownNameError: for an unknown name.
-            InvalidOptionError: for templates that are not there or fail.
+            InvalidOptionError: for a backend that is not for the device, and templates that are not there or fail.
         """
         from kernelgym_env import devices, prompts  # which are for tasks
         from kernelgym_env.evaluation.submission import check_backend, check_device
 
         check_backend(backend)
         kind = devices.device_kind(device) if check_device(device) == "auto" else device.partition(":")[0]
+        devices.check_backend_kind(backend, kind)
         facts = (
             prompts.device_facts("cuda" if device == "auto" and kind == "cuda" else device) if kind == "cuda" else ()
         )

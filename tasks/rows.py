@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from kernelgym_env import devices
 from kernelgym_env.errors import unknown_name
 from kernelgym_env.evaluation.submission import check_backend, check_library_ops
 from kernelgym_env.prompts import task_prompt
@@ -33,7 +34,7 @@ def to_dataset_rows(
     Args:
         tasks: the tasks, in the order of the rows.
         kind: ``cuda`` or ``cpu``: for which device the tasks are sized.
-        backend: the kernel language that prompts ask for; ``auto`` for any.
+        backend: the kernel language that prompts ask for, one for that kind of device; ``auto`` for any.
         protocol: name of the protocol that prompts describe.
         library_ops: policy that overrides the protocol's.
         form: ``text`` for the prompt as a text, or ``chat`` for ``[{"role": "user", "content": text}]``.
@@ -49,6 +50,7 @@ def to_dataset_rows(
 
     Raises:
         UnknownNameError: for an unknown name.
+        InvalidOptionError: for a backend that is not for the kind of device.
 
     >>> from kernelgym_env.tasks import load_tasks
     >>> row = to_dataset_rows(load_tasks("KernelGym/RowSoftmax"), form="chat")[0]
@@ -57,7 +59,7 @@ def to_dataset_rows(
     """
     if form not in FORMS:
         raise unknown_name("form of a prompt", form, FORMS)
-    check_backend(backend)
+    devices.check_backend_kind(check_backend(backend), kind)
     check_library_ops(library_ops)
     rows = []
     for task in tasks:

@@ -83,6 +83,14 @@ def test_check_env_is_clean_on_kernelbench_ids(shared_data, monkeypatch):
                 env.close()
 
 
+@pytest.mark.parametrize("backend", ["cuda", "cupy"])
+def test_a_language_for_gpus_on_a_cpu(backend):
+    with pytest.raises(InvalidOptionError, match=f"Backend '{backend}' does not run on device 'cpu'. Allowed on 'cpu'"):
+        gym.make("KernelGym/RowSum-v0", device="cpu", backend=backend)
+    for device in ("auto", "cuda"):  # what this machine is says nothing of the one that judges
+        assert fake(device=device, backend=backend).reset(seed=0)[0]["turns_left"] == 4
+
+
 def test_a_flawed_task_warns():
     task = load_task("KernelGym/RowSum")
     flawed = dataclasses.replace(task, tags=(*task.tags, "flaw-zeros"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kernelgym_env.errors import InvalidOptionError, UnknownNameError
@@ -11,13 +13,20 @@ from kernelgym_env.prompts import messages
 from kernelgym_env.prompts.examples import LANGUAGES, NAMES, examples
 from kernelgym_env.prompts.task import STYLES
 from kernelgym_env.tasks import Task, load_task
+from kernelgym_env.tasks.rows import to_dataset_rows
 
 TASK = load_task("KernelGym/RowSoftmax")
 
 
+PAIRS = [
+    *((backend, "cpu") for backend in ("auto", "triton", "cpp")),
+    *((backend, "cuda") for backend in ("auto", "triton", "cuda", "cupy")),
+]
+"""Backends with the devices that they are for."""
+
+
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("backend", ["auto", *LANGUAGES])
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(("backend", "device"), PAIRS)
 def test_every_style_has_the_contract(style, backend, device):
     text = TASK.prompt(backend, device, style)
     assert TASK.for_device(device).source.strip() in text
@@ -26,6 +35,23 @@ def test_every_style_has_the_contract(style, backend, device):
     assert "{{" not in text and "{%" not in text and text.count("```") % 2 == 0
     assert ("<summary>" in text) == (style in ("refine", "kevin"))
     assert text.count("that is judged correct") == {"one_shot": 1, "kevin": 1, "few_shot": 2}.get(style, 0)
+
+
+@pytest.mark.parametrize("backend", LANGUAGES)
+@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1"])
+def test_a_language_that_is_not_for_the_device(backend, device):
+    kind = device.partition(":")[0]
+    if (backend, kind) in PAIRS:
+        assert TASK.prompt(backend, device)
+        assert to_dataset_rows([TASK], kind=kind, backend=backend)
+        return
+    said = (
+        f"Backend '{backend}' does not run on device '{kind}'. Allowed on 'cpu': auto, triton, cpp; on 'cuda': auto, "
+    )
+    with pytest.raises(InvalidOptionError, match=re.escape(said)):
+        TASK.prompt(backend, device)
+    with pytest.raises(InvalidOptionError, match=re.escape(said)):
+        to_dataset_rows([TASK], kind=kind, backend=backend)
 
 
 def test_examples_are_in_the_language():
