@@ -24,9 +24,10 @@ HELP = "find out which tasks can be won without the work"
 DESCRIPTION = (
     "Run the references of tasks, and nothing else, to find out what is accepted without the work: zeros, a constant, "
     "a copy of an input, the output for other inputs or other weights; and time, memory, randomness and what lower "
-    "precision does. References run with your rights. Exit code 1 if a task has a flaw."
+    "precision does. References run with your rights. Exit code 1 if a task has a flaw, or if none could be measured."
 )
 _SMALL = 1 << 18
+_MEASURED = ("ok", "fails")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,6 +118,11 @@ def run(arguments: argparse.Namespace) -> int:
         print_json({**file.to_dict(), "tasks": records, "flaws": {name: _flaws(records[name]) for name in records}})
     else:
         console().print(_table(records, protocols))
+    facts = [found for record in records.values() for found in record["protocols"].values()]
+    if not any(found["state"] in _MEASURED for found in facts):
+        states = ", ".join(sorted({found["state"] for found in facts}))
+        errors().print(f"Nothing was measured of any task; states: {states}.", soft_wrap=True)
+        return NEGATIVE
     return NEGATIVE if any(flaws for record in records.values() for flaws in _flaws(record).values()) else OK
 
 

@@ -234,6 +234,19 @@ def test_the_command(tmp_path, capsys):
     assert main([*call[:-2], "--protocol", "nope"]) == 2
 
 
+def test_the_command_says_that_nothing_was_measured(tmp_path, capsys):
+    large = task("return x + 1").source.replace("torch.randn(16, N)", "torch.randn(16, 512)")
+    for name, source in (("large", large), ("plain", task("return x + 1").source)):
+        (tmp_path / f"{name}.py").write_text(source)
+    call = ["audit", str(tmp_path), "--device", "cpu", "--threads", "1", "--small", "128"]
+    assert main([*call, "--id", "File/large"]) == 1
+    printed = capsys.readouterr()
+    assert "cannot be made smaller" in " ".join(printed.out.split())
+    assert printed.err.endswith("Nothing was measured of any task; states: large.\n")
+    assert main(call) == 0  # something was
+    assert "Nothing was measured" not in capsys.readouterr().err
+
+
 def test_every_flaw_of_tags_has_a_meaning(shared_data, monkeypatch):
     monkeypatch.setenv("KERNELBENCH_DIR", str(shared_data("kernelbench.jsonl.gz")))
     tags = {tag for made in load_tasks("kernelbench") for tag in made.tags if tag.startswith("flaw-")}

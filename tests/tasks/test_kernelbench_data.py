@@ -342,8 +342,9 @@ def test_level_4_says_what_it_needs(shared_data, tmp_path, monkeypatch, capsys):
     with Auditor("cpu", protocols=["strict"]) as auditor:
         record = auditor.audit(task)
     assert re.search(lacking, record["protocols"]["strict"]["why"])
-    assert main(["audit", "KernelBench/L4-016", "--device", "cpu", "--out", str(tmp_path / "facts.json")]) == 0
-    assert "missing" in capsys.readouterr().out
+    assert main(["audit", "KernelBench/L4-016", "--device", "cpu", "--out", str(tmp_path / "facts.json")]) == 1
+    printed = capsys.readouterr()
+    assert "missing" in printed.out and printed.err.endswith("Nothing was measured of any task; states: missing.\n")
     file = AuditFile(tmp_path / "facts.json")
     assert not file.has(task.id, task.hash, kind="cpu", scale="shipped", protocols=["strict"])  # tried again next time
     assert main(["roofline", "KernelBench/L4-016", "--json"]) == 1
