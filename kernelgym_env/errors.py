@@ -14,6 +14,7 @@ name, option or file given by the user of the package.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 __all__ = [
@@ -65,12 +66,14 @@ def unknown_name(kind: str, value: object, allowed: Iterable[str], *, see: str =
     "Unknown device 'tpu:0'. Allowed: auto, cpu, cuda."
     >>> str(unknown_name("protocol", "stirct", ["strict"]))
     "Unknown protocol 'stirct'. Did you mean 'strict'? Allowed: strict."
-    >>> str(unknown_name("task id", "a-07", (f"a-{i}" for i in range(50)), see="`kernelgym tasks` lists them."))
-    "Unknown task id 'a-07'. Did you mean 'a-7'? `kernelgym tasks` lists them."
+    >>> str(unknown_name("task id", "a-7", (f"a-{i:03d}" for i in range(50)), see="`kernelgym tasks` lists them."))
+    "Unknown task id 'a-7'. Did you mean 'a-007'? `kernelgym tasks` lists them."
     """
     names = sorted({str(name) for name in allowed})
     folded = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(str(value).lower(), folded, n=1)
+    given = str(value).lower()
+    close = [name for name in folded if _without_zeros(name) == _without_zeros(given)]
+    close = close or difflib.get_close_matches(given, folded, n=1)
     hint = f" Did you mean {folded[close[0]]!r}?" if close else ""
     if see and len(names) > _FEW:
         return UnknownNameError(f"Unknown {kind} {value!r}.{hint} {see}")
@@ -81,3 +84,8 @@ def unknown_name(kind: str, value: object, allowed: Iterable[str], *, see: str =
     else:
         listed = f"{', '.join(names[:_LISTED])}, … ({len(names)} in all)"
     return UnknownNameError(f"Unknown {kind} {value!r}.{hint} Allowed: {listed}.")
+
+
+def _without_zeros(name: str) -> str:
+    """A name without the zeros that its numbers begin with."""
+    return re.sub(r"(?<!\d)0+(?=\d)", "", name)

@@ -102,4 +102,4 @@ def find_task(task_id: str) -> Task:
     prefix = bare.partition("/")[0].lower() + "/"
     near = [known for known in _OWNERS if known.lower().startswith(prefix)]
     part = f" --suite {_OWNERS[near[0]].name}" if near else ""
-    raise unknown_name("task id", task_id, near or [*_OWNERS, *_NAMED], see=f"`kernelgym tasks{part}` lists the ids.")
+    raise unknown_name("task id", bare, near or [*_OWNERS, *_NAMED], see=f"`kernelgym tasks{part}` lists the ids.")

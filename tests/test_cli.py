@@ -198,6 +198,11 @@ def test_nothing_to_do_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> N
         (["validate", "binary"], "'binary' is no UTF-8 text"),
         (["validate", "wrong.py"], "'wrong.py' is no JSON"),
         (["validate", "wrong.py", "--sample", "0"], "--sample must be at least 1, got 0"),
+        (
+            ["show", "KernelBench/L1-1"],
+            "Unknown task id 'KernelBench/L1-1'. Did you mean 'KernelBench/L1-001'? `kernelgym tasks --suite",
+        ),
+        (["show", "KernelBench/L1-1-v0"], "Did you mean 'KernelBench/L1-001'?"),
         (["show", "nothing-like-it"], "'nothing-like-it'. `kernelgym tasks` lists the ids.\n"),
         (["show", "KernelBench/L1-019"], "Set KERNELBENCH_DIR"),
         (["show", "scale.py", "--device", "tpu"], "Unknown device 'tpu'"),

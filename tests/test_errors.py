@@ -18,7 +18,7 @@ def test_each_error_is_the_packages_and_the_builtin_kind(error: type[Exception],
 
 
 def test_all_is_sorted_and_complete() -> None:
-    public = {name for name in vars(errors) if not name.startswith("_")} - {"annotations", "difflib", "Iterable"}
+    public = {name for name in vars(errors) if not name.startswith("_")} - {"annotations", "difflib", "re", "Iterable"}
     assert errors.__all__ == sorted(public)
 
 
@@ -31,6 +31,15 @@ def test_unknown_name_is_built_not_raised() -> None:
 @pytest.mark.parametrize("value", ["STRICT", "stric", "strictt", "Stirct"])
 def test_hint_ignores_case_and_typing_errors(value: str) -> None:
     assert "Did you mean 'strict'?" in str(unknown_name("protocol", value, ["strict", "lenient"]))
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [("KernelBench/L1-1", "L1-001"), ("kernelbench/l1-19", "L1-019"), ("KernelBench/L1-0100", "L1-100")],
+)
+def test_hint_ignores_zeros_before_a_number(value: str, meant: str) -> None:
+    names = [f"KernelBench/L{level}-{number:03d}" for level in (1, 2) for number in range(1, 101)]
+    assert f"Did you mean 'KernelBench/{meant}'?" in str(unknown_name("task id", value, names))
 
 
 def test_hint_keeps_the_case_of_the_allowed_name() -> None:
