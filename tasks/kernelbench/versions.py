@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.tasks.kernelbench import ids
+from kernelgym_env.tasks.model import Task
 from kernelgym_env.tasks.source import normalise
 
 __all__ = ["VERSIONS", "Match", "content_hash", "digest", "identify"]
@@ -44,16 +46,19 @@ def digest(source: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def content_hash(sources: Mapping[str, str]) -> str:
+def content_hash(sources: Mapping[str, str] | Iterable[Task]) -> str:
     """Return the SHA-256 of a set of problems: of their ids and digests, whatever order or file they come in.
 
     Args:
-        sources: their texts by task id.
+        sources: the problems, as tasks or as texts by task id.
+
+    Raises:
+        InvalidOptionError: if they are neither.
 
     >>> content_hash({"KernelBench/L1-001": "a", "KernelBench/L1-002": "b"})[:12]
     'e43d9c04150d'
     """
-    lines = [f"{task_id} {digest(sources[task_id])}\n" for task_id in sorted(sources)]
+    lines = [f"{task_id} {digest(text)}\n" for task_id, text in sorted(_texts(sources).items())]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -81,17 +86,20 @@ class Match:
         return name if self.exact else f"{name} but for {len(self.differing)} of them"
 
 
-def identify(sources: Mapping[str, str]) -> Match:
+def identify(sources: Mapping[str, str] | Iterable[Task]) -> Match:
     """Return which published version some problems are.
 
     Args:
-        sources: their texts by task id, all or a part. Those that the tables do not know (level 4 before v0.2) say
-            nothing for or against a version.
+        sources: the problems, all or a part, as tasks or as texts by task id. Those that the tables do not know
+            (level 4 before v0.2) say nothing for or against a version.
+
+    Raises:
+        InvalidOptionError: if they are neither.
 
     >>> identify({"KernelBench/L1-001": "class Model: ..."}).version
     ''
     """
-    digests = {task_id: digest(text) for task_id, text in sources.items()}
+    digests = {task_id: digest(text) for task_id, text in _texts(sources).items()}
     differing = {
         version: tuple(
             task_id for task_id in sorted(digests) if table.get(task_id, digests[task_id]) != digests[task_id]
@@ -105,6 +113,19 @@ def identify(sources: Mapping[str, str]) -> Match:
         return Match("", False)
     *also, version = fitting
     return Match(version, not fewest, tuple(also), differing[version])
+
+
+def _texts(sources: Mapping[str, str] | Iterable[Task]) -> dict[str, str]:
+    """Problems as texts by task id."""
+    if isinstance(sources, Mapping):
+        texts = dict(sources)
+        if all(isinstance(text, str) for pair in texts.items() for text in pair):
+            return texts
+    elif isinstance(sources, Iterable) and not isinstance(sources, str):
+        tasks = list(sources)
+        if all(isinstance(task, Task) for task in tasks):
+            return {task.id: task.source for task in tasks}
+    raise InvalidOptionError(f"Problems are given as a list of tasks, or as texts by task id, got {sources!r:.200}.")
 
 
 @lru_cache(maxsize=1)

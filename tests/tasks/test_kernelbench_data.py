@@ -266,6 +266,18 @@ def test_published_texts_are_told_apart(shared_data):
     assert versions.content_hash(newest) == versions.content_hash(dict(reversed(newest.items())))
 
 
+def test_a_version_is_told_of_tasks_too(shared_data):
+    tasks = load_tasks(shared_data("kernelbench.jsonl.gz"))
+    texts = {task.id: task.source for task in tasks}
+    assert identify(tasks) == identify(iter(tasks)) == identify(texts) == versions.Match("v0.2", True)
+    assert versions.content_hash(tasks) == versions.content_hash(texts)
+    for wrong in (list(texts), "KernelBench/L1", {"KernelBench/L1-001": tasks[0]}, None):
+        with pytest.raises(InvalidOptionError, match="a list of tasks, or as texts by task id, got"):
+            identify(wrong)
+        with pytest.raises(InvalidOptionError, match="a list of tasks, or as texts by task id, got"):
+            versions.content_hash(wrong)
+
+
 # what problems need beside their source
 
 
