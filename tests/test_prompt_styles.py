@@ -37,6 +37,35 @@ def test_every_style_has_the_contract(style, backend, device):
     assert text.count("that is judged correct") == {"one_shot": 1, "kevin": 1, "few_shot": 2}.get(style, 0)
 
 
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("library_ops", ["forbid", "allow"])
+def test_paragraphs_are_apart(style, library_ops):
+    text = TASK.prompt(device="cpu", style=style, library_ops=library_ops)
+    own = text[text.index(TASK.for_device("cpu").source.strip()) :].split("```", 1)[1]
+    paragraphs = [part.split("\n")[0].partition(" `")[0] for part in own.split("\n\n")]
+    between = {"kevin": ["You improve this kernel over several turns, and each turn"]}.get(style, [])
+    closing = {
+        "refine": ["You have several turns.", "After the code, say"],
+        "kevin": ["After the code, say"],
+        "dr_kernel": ["Think about where the time goes first."],
+    }.get(style, [])
+    starts = [
+        "",
+        *between,
+        "Reply with one Python source, in a fenced block, that defines",
+        "How it is judged:",
+        *closing,
+    ]
+    assert len(paragraphs) == len(starts)
+    assert all(found.startswith(start) for found, start in zip(paragraphs, starts, strict=True)), paragraphs
+
+
+def test_streams_are_a_gpu_s():
+    said = "Results must be computed from the inputs of each call, {}before it returns, and"
+    assert said.format("") in TASK.prompt(device="cpu") and "stream" not in TASK.prompt(device="cpu")
+    assert said.format("on the current stream, ") in TASK.prompt(device="cuda")
+
+
 @pytest.mark.parametrize("backend", LANGUAGES)
 @pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1"])
 def test_a_language_that_is_not_for_the_device(backend, device):
