@@ -31,7 +31,8 @@ _BACKENDS = ("inductor", "aot_eager", "none")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("out", type=Path, metavar="FILE", help="where to write them, as .jsonl")
+    parser.add_argument("out", type=Path, metavar="FILE", help="where to write them, as .jsonl; a new file")
+    parser.add_argument("--force", action="store_true", help="write FILE anew where it exists")
     parser.add_argument("--count", type=int, default=100, metavar="N", help="how many to compose (default: 100)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="which (default: 0)")
     parser.add_argument(
@@ -73,6 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if not arguments.out.absolute().parent.is_dir():
         raise InvalidOptionError(f"There is no folder {str(arguments.out.absolute().parent)!r} to write tasks to.")
+    if arguments.out.exists() and not arguments.force:
+        raise InvalidOptionError(f"{str(arguments.out)!r} exists. Name another file, or write it anew with --force.")
     tasks = generate(arguments.count, arguments.seed, operators=arguments.operator or None)
     refused: dict[str, list[str]] = {}
     if arguments.sift:

@@ -253,7 +253,11 @@ def test_the_command_writes_tasks(tmp_path, capsys) -> None:
     assert main(["synth", str(out), "--count", "4", "--seed", "9"]) == 0
     assert "4 tasks are in" in capsys.readouterr().out
     assert load_tasks(out) == generate(4, seed=9)
-    assert main(["synth", str(out), "--count", "2", "--operator", "erf", "--operator", "snake", "--json"]) == 0
+    options = ["--count", "2", "--operator", "erf", "--operator", "snake", "--json"]
+    assert main(["synth", str(out), *options]) == 2
+    assert "made.jsonl' exists. Name another file, or write it anew with --force." in capsys.readouterr().err
+    assert load_tasks(out) == generate(4, seed=9)
+    assert main(["synth", str(out), *options, "--force"]) == 0
     assert json.loads(capsys.readouterr().out)["tasks"] == [one.id for one in load_tasks(out)]
 
 
@@ -264,7 +268,7 @@ def test_the_command_sifts(tmp_path, capsys) -> None:
     assert main(["synth", str(out), *options, "--band-us", "0", "1e9"]) == 0
     assert json.loads(capsys.readouterr().out)["refused"] == {}
     assert len(load_tasks(out)) == 2
-    assert main(["synth", str(out), *options, "--band-us", "0", "1"]) == 1
+    assert main(["synth", str(out), *options, "--force", "--band-us", "0", "1"]) == 1
     assert "a call takes" in str(json.loads(capsys.readouterr().out)["refused"])
 
 
