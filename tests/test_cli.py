@@ -22,6 +22,7 @@ from kernelgym_env.evaluation.protocols import protocol_names
 from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.pools.fake import FakePool
 from kernelgym_env.prompts import task_prompt
+from kernelgym_env.prompts.task import STYLES
 from kernelgym_env.tasks import load_task
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -474,6 +475,18 @@ def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert TASK.strip() in printed
     assert main(["show", "scale.py", "--device", "cpu", "--prompt"]) == 0
     assert capsys.readouterr().out == task_prompt(load_task("scale.py").for_device("cpu"), kind="cpu").rstrip() + "\n"
+
+
+def test_show_prints_prompts_of_every_style_and_language(capsys: pytest.CaptureFixture[str]) -> None:
+    task = load_task("KernelGym/RowSum").for_device("cuda")
+    for style in STYLES:
+        call = ["show", "KernelGym/RowSum", "--device", "cuda", "--prompt", "--style", style, "--backend", "cupy"]
+        assert main(call) == 0
+        assert capsys.readouterr().out == task_prompt(task, kind="cuda", style=style, backend="cupy") + "\n"
+    assert main(["show", "KernelGym/RowSum", "--device", "cpu", "--prompt", "--backend", "cupy"]) == 2
+    assert "Backend 'cupy' does not run on device 'cpu'" in capsys.readouterr().err
+    assert main(["show", "KernelGym/RowSum", "--prompt", "--style", "oneshot"]) == 2
+    assert "one_shot" in capsys.readouterr().err
 
 
 def test_show_json_has_the_sizes_of_the_device(capsys: pytest.CaptureFixture[str]) -> None:
