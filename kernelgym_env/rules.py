@@ -227,7 +227,7 @@ class Rules:
         return kept
 
     def _warn_of_flaws(self) -> None:
-        protocol = get_protocol(self.protocol).name
+        protocol = get_protocol(self.protocol)
         flawed = [(task.id, flaws) for task in self._tasks if (flaws := task.flaws(protocol))]
         if not flawed:
             return

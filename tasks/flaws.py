@@ -16,9 +16,12 @@ import functools
 import importlib.resources
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelgym_env.tasks.model import Task
+
+if TYPE_CHECKING:
+    from kernelgym_env.evaluation.protocols import Protocol
 
 __all__ = [
     "MEANINGS",
@@ -41,7 +44,7 @@ MEANINGS: dict[str, str] = {
     "flaw-weights-blind": "freshly drawn weights are accepted",
     "flaw-redundant": "some operations cannot change the output",
     "flaw-random": "the reference differs from itself",
-    "flaw-fails": "the reference fails",
+    "flaw-fails": "the reference fails, or the judge refuses it",
     "flaw-short": "a call takes hardly longer than launching it",
 }
 """Flaws by tag. `flaw-redundant` is never measured: it is found by reading."""
@@ -70,6 +73,13 @@ _ACCEPTED = {
     "input": "flaw-identity",
     "reseeded": "flaw-weights-blind",
 }
+_REFUSED = {
+    "zeros in place": "flaw-zeros",
+    "a constant in place": "flaw-constant",
+    "a copy of an input in place": "flaw-identity",
+    "is not deterministic": "flaw-random",
+}
+"""What the judge says of a task that it refuses, with the flaw that this is; all else that it says is ``flaw-fails``."""
 _SHORT = 10.0
 """A call is short if it takes less than so many launches."""
 _SHIPPED = "shipped"
@@ -87,20 +97,25 @@ def flaws_of(facts: Mapping[str, Any], *, shipped: bool = True) -> tuple[str, ..
     ('flaw-zeros',)
     >>> flaws_of({"state": "fails", "why": "the reference fails: RuntimeError"})
     ('flaw-fails',)
+    >>> flaws_of({"state": "ok", "judge": "output is NaN or infinite in nearly all elements"})
+    ('flaw-fails',)
     """
     if facts.get("state") == "fails":
         return ("flaw-fails",)
-    if facts.get("random"):
+    refused = _refusal(facts.get("judge") or "")
+    if facts.get("random") or refused == "flaw-random":
         return ("flaw-random",)  # what is accepted in place of a random output says nothing
     accepted = facts.get("accepted", {})
     found = {flaw for name, flaw in _ACCEPTED.items() if accepted.get(name)}
+    if refused:
+        found.add(refused)
     time, launch = facts.get("time_us"), facts.get("launch_us")
     if shipped and time and launch and time < _SHORT * launch:
         found.add("flaw-short")
     return tuple(flaw for flaw in MEANINGS if flaw in found)
 
 
-def known_flaws(task: Task, protocol: str = "strict") -> tuple[str, ...]:
+def known_flaws(task: Task, protocol: str | Protocol = "strict") -> tuple[str, ...]:
     """Return the flaws that are known of a task, in the order of `MEANINGS`.
 
     What is listed are the task's tags and, for KernelBench's problems, what was found at its fp32 tolerance of 1e-4.
@@ -110,13 +125,16 @@ def known_flaws(task: Task, protocol: str = "strict") -> tuple[str, ...]:
 
     Args:
         task: any task; one that no list and no audit names has none.
-        protocol: its name; ``+custom`` behind it makes no difference.
+        protocol: its name, or a `Protocol`, whose name counts; ``+custom`` behind it makes no difference.
+
+    Raises:
+        UnknownNameError: for a name that is no protocol's.
     """
     from kernelgym_env.tasks.kernelbench.flaws import listed_flaws  # which is made of this
 
     listed = {*task.tags, *listed_flaws(task.id)}
     record = shipped_facts(task)
-    facts = record.get("protocols", {}).get(protocol.removesuffix("+custom"))
+    facts = record.get("protocols", {}).get(_name_of(protocol))
     return _in_order(listed if facts is None else _with_facts(listed, record, facts))
 
 
@@ -149,19 +167,27 @@ def _in_order(flaws: Iterable[str]) -> tuple[str, ...]:
     return tuple(flaw for flaw in MEANINGS if flaw in found)
 
 
-def is_audited(task: Task, protocol: str = "strict") -> bool:
-    """Whether facts of this very source under a protocol come with the package, at whatever sizes."""
-    facts = shipped_facts(task).get("protocols", {}).get(protocol.removesuffix("+custom"), {})
+def is_audited(task: Task, protocol: str | Protocol = "strict") -> bool:
+    """Whether facts of this very source under a protocol come with the package, at whatever sizes.
+
+    Raises:
+        UnknownNameError: for a name that is no protocol's.
+    """
+    facts = shipped_facts(task).get("protocols", {}).get(_name_of(protocol), {})
     return facts.get("state") == "ok"
 
 
-def verified(tasks: Iterable[Task], protocol: str = "strict") -> list[Task]:
+def verified(tasks: Iterable[Task], protocol: str | Protocol = "strict") -> list[Task]:
     """Return the tasks that an audit has seen and of which no flaw is known, in the order they come in.
 
     Args:
         tasks: what to choose from.
-        protocol: how they are to be judged.
+        protocol: how they are to be judged, see `known_flaws`.
+
+    Raises:
+        UnknownNameError: for a name that is no protocol's.
     """
+    _name_of(protocol)  # also where there is no task to ask of
     return [task for task in tasks if is_audited(task, protocol) and not known_flaws(task, protocol)]
 
 
@@ -184,6 +210,19 @@ def _record(task_id: str) -> Mapping[str, Any]:
     path = _FILES.get(task_id.partition("/")[0])
     record: Mapping[str, Any] = _records(path).get(task_id, {}) if path else {}
     return record
+
+
+def _refusal(judge: str) -> str:
+    """The flaw of a task by why the judge refuses it; ``""`` where it does not."""
+    return next((flaw for said, flaw in _REFUSED.items() if said in judge), "flaw-fails" if judge else "")
+
+
+def _name_of(protocol: str | Protocol) -> str:
+    """The name that facts are kept under."""
+    from kernelgym_env.evaluation.protocols import get_protocol
+
+    name = protocol.removesuffix("+custom") if isinstance(protocol, str) else protocol
+    return get_protocol(name).name.removesuffix("+custom")
 
 
 @functools.cache

@@ -14,12 +14,15 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.limits import MAX_SOURCE_CHARS
 from kernelgym_env.tasks import source as text
 from kernelgym_env.tasks.source import Number
+
+if TYPE_CHECKING:
+    from kernelgym_env.evaluation.protocols import Protocol
 
 __all__ = ["DEVICE_KINDS", "ENV_VERSION", "INPUT_LAWS", "Task"]
 
@@ -196,11 +199,14 @@ class Task:
         _check_kind(kind)
         return self.with_sizes(self.sizes.get(kind, {}))
 
-    def flaws(self, protocol: str = "strict") -> tuple[str, ...]:
+    def flaws(self, protocol: str | Protocol = "strict") -> tuple[str, ...]:
         """The known ways to win the task without the work, as tags; see `kernelgym_env.tasks.flaws.known_flaws`.
 
         Args:
-            protocol: name of the protocol that it is to be judged by.
+            protocol: the protocol that it is to be judged by, or its name.
+
+        Raises:
+            UnknownNameError: for a name that is no protocol's.
         """
         from kernelgym_env.tasks import flaws  # which is made of tasks
 

@@ -80,7 +80,9 @@ def _run(task: Task, device: str, call: bool) -> Trial:
             model = namespace["Model"](*namespace["get_init_inputs"]())
             elements = _elements([inputs, list(model.parameters()), list(model.buffers())])
             elements += _elements(model(*inputs)) if call else 0
-    except Exception as error:  # whatever a reference raises is what there is to say of it
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a reference raises, SystemExit too, is what there is to say of it
         said = f"{type(error).__name__}: {error}"
         # an operator without a meta kernel, a value that is asked for, or a tensor put on the CPU by name
         no_answer = device == "meta" and (isinstance(error, NotImplementedError) or "meta" in str(error).lower())

@@ -461,6 +461,9 @@ def test_roofline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "broken.py").write_text(TASK.replace("return x", "return y"))
     assert main(["roofline", "broken.py"]) == 1
     assert "cannot be counted" in " ".join(capsys.readouterr().out.split())
+    (folder / "broken.py").write_text(TASK.replace("return x ", "raise SystemExit(0) #"))
+    assert main(["roofline", "broken.py"]) == 1
+    assert "raises SystemExit: 0" in " ".join(capsys.readouterr().out.split())
 
 
 def test_roofline_refuses_a_device_without_a_data_sheet(capsys: pytest.CaptureFixture[str]) -> None:

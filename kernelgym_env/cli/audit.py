@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=int,
         const=_SMALL,
-        default=0,
+        default=None,
         metavar="ELEMENTS",
         help=f"shrink each task to so many elements, for a CPU or a small card (without a number {_SMALL})",
     )
@@ -83,15 +83,17 @@ def run(arguments: argparse.Namespace) -> int:
     from kernelgym_env.audit import AuditFile, Auditor
     from kernelgym_env.audit.auditor import DEFAULT_PROTOCOLS
 
-    if arguments.small < 0:
-        raise InvalidOptionError(f"--small must be a number of elements of at least 1, got {arguments.small}.")
+    if arguments.small is not None and arguments.small < 1:
+        raise InvalidOptionError(
+            f"--small must be a number of elements of at least 1, got {arguments.small}. Leave it out for shipped sizes."
+        )
     protocols = arguments.protocol or list(DEFAULT_PROTOCOLS)
     tasks = select(load_tasks(arguments.suite), ids=arguments.id)
     file = AuditFile(arguments.out)
     with Auditor(
         arguments.device,
         protocols=protocols,
-        elements=arguments.small,
+        elements=arguments.small or 0,
         deadline_s=arguments.deadline,
         memory_gib=arguments.memory_gib,
         threads=arguments.threads,

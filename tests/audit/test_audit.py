@@ -6,6 +6,7 @@ import json
 import time
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
 
 from kernelgym_env.audit import AuditFile, Auditor, measure
@@ -14,7 +15,7 @@ from kernelgym_env.errors import InvalidOptionError, UnknownNameError
 from kernelgym_env.evaluation.processes import ran_s
 from kernelgym_env.evaluation.protocols import get_protocol
 from kernelgym_env.tasks import Task, load_tasks
-from kernelgym_env.tasks.flaws import MEANINGS, flaws_of, shipped_facts
+from kernelgym_env.tasks.flaws import MEANINGS, flaws_of, is_audited, shipped_facts, verified
 from kernelgym_env.tasks.kernelbench import build
 from kernelgym_env.tasks.shapes import small
 
@@ -69,11 +70,24 @@ def facts(of: Task, protocol: str = "kernelbench") -> dict:
         ("return (x > 9).any()", {}, ("flaw-zeros", "flaw-constant", "flaw-input-blind")),
         ("return x.mean()", {"inputs": "torch.rand(N)"}, ()),
         ("return (x > 0).long()", {}, ()),
+        # the judge refuses these
+        ("return x / 0", {}, ("flaw-fails",)),
+        ("return x[: int(torch.randint(1, 17, ()))]", {}, ("flaw-random",)),
+        ("return x[:0]", {}, ("flaw-zeros", "flaw-input-blind", "flaw-identity")),
     ],
 )
 def test_flaws_are_found(forward, options, flaws):
     found = facts(task(forward, **options))
     assert flaws_of(found, shipped=False) == flaws, found
+
+
+def test_what_the_judge_refuses_is_a_flaw():
+    said = "the task asks for no computation: {} in place of its output would pass"
+    for answer, flaw in (("zeros", "zeros"), ("a constant", "constant"), ("a copy of an input", "identity")):
+        assert flaws_of({"state": "ok", "judge": said.format(answer)}) == (f"flaw-{flaw}",)
+    assert flaws_of({"state": "ok", "judge": "the reference is not deterministic: output differs"}) == ("flaw-random",)
+    assert flaws_of({"state": "ok", "judge": "the reference returns a set"}) == ("flaw-fails",)
+    assert flaws_of({"state": "ok", "judge": ""}) == flaws_of({"state": "ok"}) == ()
 
 
 def test_the_protocol_decides():
@@ -178,6 +192,15 @@ def test_tasks_are_shrunk_where_they_are_audited():
     assert record["hash"] == large.hash and record["protocols"]["strict"]["state"] == "ok"
 
 
+@pytest.mark.parametrize("raised", ["SystemExit(3)", "GeneratorExit", "type('End', (BaseException,), {})('x')"])
+def test_a_reference_that_raises_no_exception_fails_at_any_size(raised):
+    ends = task(f"raise {raised}")
+    for elements in (0, 1 << 16):
+        with Auditor("cpu", protocols=["strict"], elements=elements, threads=1) as made:
+            found = made.audit(ends)["protocols"]["strict"]
+        assert flaws_of(found) == ("flaw-fails",) and raised[:4].replace("type", "End") in found["why"]
+
+
 def test_bad_options():
     for name, value in (("elements", -1), ("deadline_s", 0), ("memory_gib", float("nan")), ("threads", 1.5)):
         with pytest.raises(InvalidOptionError, match=f"{name} of an audit"):
@@ -232,6 +255,9 @@ def test_the_command(tmp_path, capsys):
     printed = capsys.readouterr()
     assert "1 of 1 are in" in printed.err and "kernelbench" in printed.out and out.stat().st_mtime_ns == written
     assert main([*call[:-2], "--protocol", "nope"]) == 2
+    capsys.readouterr()
+    assert main(["audit", str(tmp_path), "--device", "cpu", "--small", "0"]) == 2
+    assert "at least 1, got 0. Leave it out" in capsys.readouterr().err
 
 
 def test_the_command_says_that_nothing_was_measured(tmp_path, capsys):
@@ -268,6 +294,19 @@ def test_kernelbench_is_audited_at_shipped_sizes(problems):
     for name, record in records.items():
         assert record["scale"] == "shipped" and set(record["protocols"]) == {"strict", "kernelbench"}, name
         assert all(found["state"] == "ok" for found in record["protocols"].values()), name
+
+
+def test_flaws_of_an_unknown_protocol_are_refused(problems):
+    identity = problems["KernelBench/L1-019"]
+    for wrong in ("stirct", None, 5, ""):
+        for ask in (identity.flaws, lambda name: verified([], name), lambda name: is_audited(identity, name)):
+            with pytest.raises(UnknownNameError, match="protocol.*strict"):
+                ask(wrong)
+    for known in (get_protocol("strict"), get_protocol("strict").replace(trials=1), "strict+custom"):
+        assert identity.flaws(known) == identity.flaws("strict") and is_audited(identity, known)
+    own = get_protocol("strict").replace(name="own")
+    assert identity.flaws(own) == ("flaw-identity",) and not is_audited(identity, own)
+    gym.make("KernelGym/RowSum-v0", pool="fake", device="cpu", protocol=own).close()
 
 
 def test_what_is_listed_gives_way_to_what_was_measured(problems):

@@ -78,6 +78,8 @@ def test_a_trial_says_what_is_wrong():
     failed = try_task(made().with_sizes({"GROUPS": 5}))
     assert failed.state == "fails" and "num_channels" in failed.error and not failed.works
     assert try_task(made(SOURCE.replace("super(Model", "supper(Model"))).error.startswith("NameError")
+    ends = try_task(made(SOURCE.replace("return self.norm(x)", "raise SystemExit(0) #")))
+    assert ends.state == "fails" and ends.error == "SystemExit: 0"
 
 
 def test_a_trial_of_what_the_meta_device_cannot_run():
