@@ -67,6 +67,11 @@ class Sample:
             )
         if self.sample < 0:
             raise InvalidOptionError(f"Samples are counted from 0, got {self.sample!r}.")
+        for name in ("source", "prompt"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidOptionError(f"The {name} of a sample must be text, got {getattr(self, name)!r:.200}.")
+        if self.result is not None and not isinstance(self.result, Mapping):
+            raise InvalidOptionError(f"The result of a sample must be a mapping or None, got {self.result!r:.200}.")
 
     @property
     def task_id(self) -> str:
@@ -110,14 +115,17 @@ def read_run(folder: str | Path, *, level: int | None = None) -> list[Sample]:
 def write_run(folder: str | Path, samples: Iterable[Sample], *, form: str = "list") -> None:
     """Write a run as KernelBench's scripts read it; files of the same names are replaced, others stay.
 
+    Of each sample that is written, what the folder held before goes: a kernel is never left with the prompt or the
+    result of another. Nothing is written where something is wrong.
+
     Args:
         folder: the run's folder, made if it is not there.
         samples: its kernels. Those with a result must be of one level.
         form: ``list``, or ``dict`` for scripts of v0 and v0.1, which know one sample a problem.
 
     Raises:
-        InvalidOptionError: for results of several levels, a sample that comes twice, or several samples of a problem in
-            the form ``dict``.
+        InvalidOptionError: for results of several levels, a sample that comes twice, several samples of a problem in
+            the form ``dict``, what cannot be written as JSON or UTF-8, or results in the folder that cannot be read.
         UnknownNameError: for another form.
         OSError: if the folder cannot be written.
     """
@@ -130,7 +138,7 @@ def write_run(folder: str | Path, samples: Iterable[Sample], *, form: str = "lis
     results: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for sample in listed:
         if sample.result is not None:
-            results[str(sample.problem)].append({**sample.result, "sample_id": sample.sample})
+            results[str(sample.problem)].append(_plain({**sample.result, "sample_id": sample.sample}, sample))
     levels = sorted({sample.level for sample in listed if sample.result is not None})
     if len(levels) > 1:
         raise InvalidOptionError(
@@ -143,15 +151,23 @@ def write_run(folder: str | Path, samples: Iterable[Sample], *, form: str = "lis
             f"use the form 'list'."
         )
     root = Path(folder).expanduser()
-    root.mkdir(parents=True, exist_ok=True)
+    contents: dict[str, bytes] = {}
     for sample in listed:
         stem = f"level_{sample.level}_problem_{sample.problem}_sample_{sample.sample}"
         for end, text in (("kernel.py", sample.source), ("prompt.txt", sample.prompt)):
-            if text:
-                (root / f"{stem}_{end}").write_text(text, encoding="utf-8")
+            contents[f"{stem}_{end}"] = _encoded(text, f"{stem}_{end}")
     if results:
         data = results if form == "list" else {problem: records[0] for problem, records in results.items()}
-        (root / RESULTS).write_text(json.dumps(data, indent=4, allow_nan=False) + "\n", encoding="utf-8")
+        contents[RESULTS] = (json.dumps(data, indent=4) + "\n").encode()
+    elif listed and (root / RESULTS).exists():
+        contents[RESULTS] = _kept_results(root, listed)
+    root.mkdir(parents=True, exist_ok=True)
+    (root / RESULTS).unlink(missing_ok=True)  # and written last: no result stands beside another's kernel meanwhile
+    for name, content in contents.items():
+        if content:
+            (root / name).write_bytes(content)
+        else:
+            (root / name).unlink(missing_ok=True)
 
 
 def to_result(evaluation: Evaluation) -> dict[str, Any] | None:
@@ -201,6 +217,45 @@ def to_result(evaluation: Evaluation) -> dict[str, Any] | None:
 def _number(value: float) -> float | None:
     """JSON has no NaN."""
     return value if math.isfinite(value) else None
+
+
+def _plain(record: dict[str, Any], sample: Sample) -> dict[str, Any]:
+    """A record as JSON gives it back."""
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(record, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidOptionError(
+            f"The result of sample {sample.sample} of {sample.task_id} cannot be written as JSON: {error}. It needs "
+            "texts, finite numbers, lists and mappings; None stands for a number that is not known."
+        ) from error
+    return plain
+
+
+def _encoded(text: str, name: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidOptionError(
+            f"The text for {name} cannot be written as UTF-8: it has {text[error.start]!r} at {error.start}."
+        ) from error
+
+
+def _kept_results(root: Path, samples: Iterable[Sample]) -> bytes:
+    """The content of the file of results without the records of samples that are written anew; empty if none stay."""
+    levels = {int(name[1]) for path in root.iterdir() if (name := _FILE.fullmatch(path.name))}
+    # where the folder does not tell whose they are, a record that may be another kernel's goes
+    known = next(iter(levels)) if len(levels) == 1 else None
+    gone = {(sample.problem, sample.sample) for sample in samples if known in (None, sample.level)}
+    path = root / RESULTS
+    if not gone & _results(path).keys():
+        return path.read_bytes()
+    kept: dict[str, Any] = {}
+    for problem, records in json.loads(path.read_text(encoding="utf-8")).items():
+        listed = records if isinstance(records, list) else [records]
+        left = [record for record in listed if (int(problem), record.get("sample_id", 0)) not in gone]
+        if left:
+            kept[problem] = left if isinstance(records, list) else left[0]
+    return (json.dumps(kept, indent=4) + "\n").encode() if kept else b""
 
 
 def _level_of(levels: set[int], root: Path) -> int:

@@ -55,6 +55,51 @@ def test_the_older_form(tmp_path):
         write_run(tmp_path, two, form="lists")
 
 
+def test_a_kernel_never_gets_what_was_another_s(tmp_path):
+    old = [Sample(1, 1, 0, "A", "write A", RECORD), Sample(1, 1, 1, "C", "", RECORD), Sample(1, 2, 0, "D", "", RECORD)]
+    write_run(tmp_path, old)
+    write_run(tmp_path, [Sample(1, 1, 0, "B")])
+    first, *others = read_run(tmp_path)
+    assert first == Sample(1, 1, 0, "B") and [sample.result for sample in others] == [
+        with_id(RECORD, 1),
+        with_id(RECORD),
+    ]
+    write_run(tmp_path, [Sample(2, 1, 1, "other level")])
+    assert read_run(tmp_path, level=1)[1].result == with_id(RECORD, 1)
+    (tmp_path / "level_2_problem_1_sample_1_kernel.py").unlink()
+    write_run(tmp_path, [Sample(1, 1, 1, "E"), Sample(1, 2, 0, "F")])
+    assert not (tmp_path / RESULTS).exists()
+    write_run(tmp_path, [Sample(1, 2, 0, "", "", RECORD)])
+    assert read_run(tmp_path)[-1] == Sample(1, 2, 0, "", "", with_id(RECORD))
+    (tmp_path / RESULTS).write_text(json.dumps({"1": RECORD, "2": RECORD}))
+    write_run(tmp_path, [Sample(1, 1, 0, "G")])
+    assert json.loads((tmp_path / RESULTS).read_text()) == {"2": RECORD}
+
+
+@pytest.mark.parametrize(
+    ("sample", "complaint"),
+    [
+        (
+            Sample(1, 1, 0, "B", "", {"runtime": float("nan")}),
+            "sample 0 of KernelBench/L1-001 cannot be written as JSON",
+        ),
+        (Sample(1, 1, 0, "B", "", {"runtime": object()}), "cannot be written as JSON.*object"),
+        (Sample(1, 1, 0, "B\ud800"), "sample_0_kernel.py cannot be written as UTF-8"),
+    ],
+)
+def test_what_cannot_be_written_leaves_the_folder_as_it_was(tmp_path, sample, complaint):
+    write_run(tmp_path, [Sample(1, 1, 0, "A", "", RECORD)])
+    with pytest.raises(InvalidOptionError, match=complaint):
+        write_run(tmp_path, [sample])
+    assert read_run(tmp_path) == [Sample(1, 1, 0, "A", "", with_id(RECORD))]
+
+
+def test_samples_of_another_form():
+    for options in ({"source": None}, {"prompt": 5}, {"result": [1]}):
+        with pytest.raises(InvalidOptionError, match=f"The {next(iter(options))} of a sample must be"):
+            Sample(1, 1, 0, **options)
+
+
 def test_results_without_a_level(tmp_path):
     (tmp_path / RESULTS).write_text(json.dumps({"3": [with_id(RECORD)]}))
     with pytest.raises(InvalidOptionError, match="no kernels: give it, as level=1"):
