@@ -11,7 +11,7 @@ from kernelgym_env.evaluation.source import check_format, detect_backend
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.prompts import messages
 from kernelgym_env.prompts.examples import LANGUAGES, NAMES, examples
-from kernelgym_env.prompts.task import STYLES
+from kernelgym_env.prompts.task import STYLES, task_prompt
 from kernelgym_env.tasks import Task, load_task
 from kernelgym_env.tasks.rows import to_dataset_rows
 
@@ -96,6 +96,11 @@ def test_bad_names():
         TASK.prompt("tritn", "cpu")
     with pytest.raises(UnknownNameError):
         examples("rust", 1)
+    with pytest.raises(UnknownNameError, match="library_ops 'x'.*forbid"):
+        TASK.prompt(device="cpu", library_ops="x")
+    for options in ({"kind": "tpu"}, {"kind": None}, {"kind": "cpu", "backend": "x"}, {"kind": "cpu", "backend": None}):
+        with pytest.raises(UnknownNameError, match="Allowed: .*(cpu|triton)"):
+            task_prompt(TASK, **options)
 
 
 def test_templates_of_the_user_come_first(tmp_path):
@@ -107,6 +112,45 @@ def test_templates_of_the_user_come_first(tmp_path):
         TASK.prompt(device="cpu", templates=tmp_path)
     with pytest.raises(InvalidOptionError, match="no folder"):
         TASK.prompt(device="cpu", templates=tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"{{ 1/0 }}", r"judging.jinja, line 1\): ZeroDivisionError"),
+        (b"{% include 'judging.jinja' %}", "RecursionError"),
+        (b"\xff", "judging.jinja' is not UTF-8"),
+        (b"\n{% if %}", r"judging.jinja, line 2\): TemplateSyntaxError"),
+        (b"{{ task.with_sizes(5) }}", "fails"),
+    ],
+)
+def test_a_template_that_fails_is_named(tmp_path, content, complaint):
+    (tmp_path / "judging.jinja").write_bytes(content)
+    with pytest.raises(InvalidOptionError, match=complaint):
+        TASK.prompt(device="cpu", templates=tmp_path)
+
+
+def test_templates_that_would_not_be_used_are_refused(tmp_path):
+    with pytest.raises(InvalidOptionError, match="has no template. It may have .*judging.jinja"):
+        TASK.prompt(device="cpu", templates=tmp_path)
+    (tmp_path / "README.md").write_text("any file that is no template may lie here")
+    (tmp_path / "judgin.jinja").write_text("Mine.")
+    with pytest.raises(UnknownNameError, match="'judgin.jinja'. Did you mean 'judging.jinja'"):
+        TASK.prompt(device="cpu", templates=tmp_path)
+    (tmp_path / "judging.jinja").write_text("{% include 'judgin.jinja' %}")
+    assert "Mine." in TASK.prompt(device="cpu", templates=tmp_path)
+    (tmp_path / "judging.jinja").write_text("Another.")
+    with pytest.raises(UnknownNameError, match="which no other there includes"):
+        TASK.prompt(device="cpu", templates=tmp_path)
+    (tmp_path / "judgin.jinja").unlink()
+    (tmp_path / "task.jinja").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InvalidOptionError, match="task.jinja' is no file"):
+        TASK.prompt(device="cpu", templates=tmp_path)
+    (tmp_path / "task.jinja").unlink()
+    assert "Another." in TASK.prompt(device="cpu", templates=tmp_path)
+    tmp_path.rename(tmp_path.with_name("away"))
+    with pytest.raises(InvalidOptionError, match="no folder"):
+        TASK.prompt(device="cpu", templates=tmp_path)
 
 
 def test_refinement_is_bounded_and_asks_for_a_summary():

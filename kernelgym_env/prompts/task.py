@@ -13,10 +13,11 @@ from pathlib import Path
 from kernelgym_env import devices
 from kernelgym_env.errors import unknown_name
 from kernelgym_env.evaluation.protocols import Protocol, get_protocol
+from kernelgym_env.evaluation.submission import check_backend, check_library_ops
 from kernelgym_env.limits import MAX_PROMPT_CHARS, clip
 from kernelgym_env.prompts.examples import examples
 from kernelgym_env.prompts.templating import render
-from kernelgym_env.tasks.model import Task
+from kernelgym_env.tasks.model import DEVICE_KINDS, Task
 
 __all__ = ["STYLES", "device_facts", "task_prompt"]
 
@@ -64,11 +65,15 @@ def task_prompt(
         templates: a folder with templates in place of the package's.
 
     Raises:
-        UnknownNameError: for an unknown style.
+        UnknownNameError: for an unknown kind, backend, protocol, policy or style.
         InvalidOptionError: if there is no such folder, or a template in it fails.
     """
     if style not in STYLES:
         raise unknown_name("prompt style", style, STYLES)
+    if kind not in DEVICE_KINDS:
+        raise unknown_name("device kind", kind, DEVICE_KINDS)
+    check_backend(backend)
+    check_library_ops(library_ops)
     constants = get_protocol(protocol)
     if backend == "auto":
         backend = _OWN_LANGUAGE.get((style, kind), backend)
