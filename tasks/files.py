@@ -22,7 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from kernelgym_env.errors import InvalidOptionError, MissingDataError
+from kernelgym_env.errors import InvalidOptionError, KernelGymError, MissingDataError
 
 __all__ = ["TABLES", "is_parquet", "is_table", "parquet", "parse_rows", "python_files", "read_rows", "read_source"]
 
@@ -60,11 +60,13 @@ def read_source(path: Path) -> str:
     """Return the text of a Python file.
 
     Raises:
-        InvalidOptionError: if it is not UTF-8.
-        OSError: if it cannot be read.
+        InvalidOptionError: if it is not UTF-8, is no file, or cannot be read.
     """
     try:
+        _check_file(path)
         return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InvalidOptionError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise InvalidOptionError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.") from error
 
@@ -73,12 +75,28 @@ def read_rows(path: Path) -> tuple[Mapping[str, Any], ...]:
     """Return the rows of a file with tasks; blank lines are skipped. The rows are shared, so leave them as they are.
 
     Raises:
-        InvalidOptionError: if a line is not a JSON object, or the file is not what its name says.
+        InvalidOptionError: if a line is not a JSON object, the file is not what its name says, or it cannot be read.
         MissingDataError: for a Parquet file without pyarrow.
-        OSError: if it cannot be read.
     """
-    state = path.stat()
-    return _rows(path, state.st_mtime_ns, state.st_size)
+    try:
+        _check_file(path)
+        state = path.stat()
+        return _rows(path, state.st_mtime_ns, state.st_size)
+    except OSError as error:
+        if isinstance(error, KernelGymError):
+            raise
+        raise InvalidOptionError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what would fail or never end in reading: a pipe, say."""
+    if path.is_file():
+        return
+    if path.is_symlink():
+        state = "a link that leads to no file"
+    else:
+        state = "a folder" if path.is_dir() else "neither file nor folder" if path.exists() else "not there"
+    raise InvalidOptionError(f"{path} cannot be read: it is {state}. Put a file there or remove it.")
 
 
 @lru_cache(maxsize=8)

@@ -25,6 +25,7 @@ __all__ = ["load_task", "load_tasks"]
 _FIELDS = tuple(field.name for field in dataclasses.fields(Task))
 _LATER_FIELDS = {"input_laws", "shapes"}
 """Fields that rows written by an earlier version lack."""
+_LEVEL_DIGITS = 9
 
 
 def load_tasks(spec: str | Path | Task) -> list[Task]:
@@ -169,8 +170,30 @@ def _from_row(row: Mapping[str, Any], path: Path, fallback: str) -> Task:
     task_id = str(stated if stated is not None else name or fallback)
     if "/" not in task_id:
         task_id = f"File/{_word(task_id)}"
-    level = problem[0] if problem else row.get("level")
-    return _described(task_id, ids.title(name), source, str(path), level if isinstance(level, int) else 0)
+    level = problem[0] if problem else _level(row.get("level"), f"{path}, {task_id}")
+    task = _described(task_id, ids.title(name), source, str(path), level)
+    if not isinstance(row.get("source"), str) or (row.get("id") is None and not row.keys() & {"sizes", "shapes"}):
+        return task
+    # in the words of `Task`, so whatever else it says in these is meant: a size that is lost makes another task
+    given = {name: row[name] for name in _FIELDS if row.get(name) is not None}
+    return dataclasses.replace(task, **{**given, "id": task_id, "source": source, "level": level})
+
+
+def _level(value: object, where: str) -> int:
+    """The level that a row states: a number, or digits with or without ``level`` before them; 0 if it states none."""
+    if value is None or value == "":
+        return 0
+    digits = value.strip().removeprefix("level") if isinstance(value, str) else ""
+    if digits.isdecimal() and len(digits) <= _LEVEL_DIGITS:
+        return int(digits)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidOptionError(
+            f"{where}: the level must be an integer of at least 0, such as 2, got {value!r:.200}. "
+            "Leave it out for none."
+        )
+    return value
 
 
 def _described(task_id: str, title: str, source: str, origin: str, level: int = 0) -> Task:
@@ -203,7 +226,7 @@ def _unique(tasks: list[Task], where: Path) -> list[Task]:
 
 def _word(text: str) -> str:
     """`text` in the characters of an id: folders joined by dots, other characters by hyphens, no version at the end."""
-    word = re.sub(r"[^\w.-]+", "-", text.replace("/", "."), flags=re.ASCII).strip("-.") or "task"
+    word = re.sub(r"[^\w.-]+", "-", text.replace("/", ".")).strip("-.") or "task"
     return re.sub(r"-v(\d+)$", r"_v\1", word)
 
 

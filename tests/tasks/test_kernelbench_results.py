@@ -94,6 +94,17 @@ def test_what_cannot_be_written_leaves_the_folder_as_it_was(tmp_path, sample, co
     assert read_run(tmp_path) == [Sample(1, 1, 0, "A", "", with_id(RECORD))]
 
 
+def test_kernels_that_are_no_files(tmp_path):
+    kernel = tmp_path / "level_1_problem_1_sample_0_kernel.py"
+    kernel.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InvalidOptionError, match="kernel.py cannot be read: it is a link"):
+        read_run(tmp_path)
+    kernel.unlink()
+    kernel.mkdir()
+    with pytest.raises(InvalidOptionError, match="kernel.py cannot be read: it is a folder"):
+        read_run(tmp_path)
+
+
 def test_samples_of_another_form():
     for options in ({"source": None}, {"prompt": 5}, {"result": [1]}):
         with pytest.raises(InvalidOptionError, match=f"The {next(iter(options))} of a sample must be"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 
@@ -143,6 +144,55 @@ def test_rows_of_an_earlier_version_lack_the_input_laws(rows):
     del row["input_laws"]
     task = load_task(rows(row))
     assert task.input_laws is None and task.tags == ("a",)
+
+
+def test_rows_in_the_words_of_tasks_lose_nothing(rows):
+    sizes, shapes = {"cpu": {"N": 2}}, [{"N": 3}]
+    task = load_task(rows({"id": "Own/Task", "source": source(7), "sizes": sizes, "tags": ["a"], "level": 2, "x": 1}))
+    assert task.sizes == sizes and task.tags == ("a",) and task.level == 2 and task.description == "Adds one."
+    task = load_task(rows({"id": "task", "source": source(7), "shapes": shapes, "licence": "l", "title": None}))
+    assert task.id == "File/task" and task.shapes == ({"N": 3},) and task.licence == "l"
+    assert load_task(rows({"name": "a", "source": source(7), "sizes": sizes})).sizes == sizes
+    with pytest.raises(InvalidOptionError, match="Tags of task 'Own/Task' must be a list"):
+        load_tasks(rows({"id": "Own/Task", "source": source(7), "tags": "a"}))
+
+
+def test_levels_of_rows(rows):
+    for level, number in (("2", 2), (2.0, 2), ("level3", 3), (None, 0), ("", 0)):
+        assert load_task(rows({"code": source(), "level": level})).level == number
+    for level in ("one", 1.5, True, [1], float("nan"), "9" * 5000):
+        with pytest.raises(InvalidOptionError, match="level must be an integer of at least 0, such as 2, got"):
+            load_tasks(rows({"code": source(), "level": level}))
+
+
+def test_names_in_other_letters_stay_apart(rows):
+    names = ["日本語", "中国", "é"]
+    tasks = load_tasks(rows(*({"name": name, "code": source()} for name in names)))
+    assert [task.id for task in tasks] == [f"File/{name}" for name in names]
+
+
+def test_what_is_no_file_is_left_out_or_refused(tmp_path, monkeypatch):
+    folder = tmp_path / "level1"
+    folder.mkdir()
+    (folder / "gone.py").symlink_to(tmp_path / "nowhere")
+    (folder / "loop.py").symlink_to(folder / "loop.py")
+    os.mkfifo(folder / "pipe.py")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(
+        InvalidOptionError, match="3 Python files were looked at; .*gone.py cannot be read: it is a link"
+    ):
+        load_tasks(folder)
+    (folder / "fine.py").write_text(source())
+    assert [task.id for task in load_tasks(folder)] == ["File/fine"]
+    for path in (folder / "pipe.py", tmp_path / "pipe.jsonl"):
+        with pytest.raises(InvalidOptionError, match="cannot be read: it is neither file nor folder"):
+            load_tasks(path)
+    (folder / "1_x.py").symlink_to(tmp_path / "nowhere")
+    (folder / "2_x.py").mkdir()
+    monkeypatch.setenv("KERNELBENCH_DIR", str(tmp_path))
+    for number, state in ((1, "a link that leads to no file"), (2, "a folder")):
+        with pytest.raises(InvalidOptionError, match=f"{number}_x.py cannot be read: it is {state}. Put"):
+            load_task(f"KernelBench/L1-{number:03d}")
 
 
 def test_a_changed_file_is_read_anew(rows):
