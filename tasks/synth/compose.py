@@ -10,6 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.tasks.mix import addable, in_words, is_weight
 from kernelgym_env.tasks.model import Task
 from kernelgym_env.tasks.synth.draft import Dim, Draft
 from kernelgym_env.tasks.synth.operators import Operator
@@ -63,19 +64,26 @@ _ORDERLESS = frozenset({"flip", "roll", "channel_shuffle"})
 
 
 def check_mix(mix: Mapping[int, float]) -> Mapping[int, float]:
-    """Return a mix that can be drawn from.
+    """Return a mix that can be drawn from, in the order of the numbers.
 
     Raises:
-        InvalidOptionError: for a number of operators outside of 1 to 5, a negative weight, or no weight at all.
+        InvalidOptionError: for no mapping, numbers of operators outside of 1 to 5, or weights below 0 or all of them 0.
     """
+    if not isinstance(mix, Mapping):
+        raise InvalidOptionError(
+            f"A mix maps numbers of operators to weights, such as {{1: 1, 2: 2}}, got {mix!r:.200}."
+        )
     for count, weight in mix.items():
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST:
             raise InvalidOptionError(f"A mix has numbers of operators from 1 to {_MOST}, got {count!r}.")
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
-            raise InvalidOptionError(f"Weights of a mix are finite numbers of at least 0, got {weight!r} for {count}.")
+        if not is_weight(weight):
+            raise InvalidOptionError(
+                f"Weights of a mix are finite numbers of at least 0, got {in_words(weight)} for {count}."
+            )
     if not any(mix.values()):
         raise InvalidOptionError(f"A mix needs a weight above 0, got {dict(mix)!r}.")
-    return mix
+    counts = sorted(mix)  # the order in which they are given is no part of a mix
+    return dict(zip(counts, addable([float(mix[count]) for count in counts]), strict=True))
 
 
 def compose(seed: int, number: int, operators: Sequence[Operator], mix: Mapping[int, float]) -> Task | None:

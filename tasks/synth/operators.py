@@ -46,13 +46,15 @@ def operators_named(names: Iterable[str] | None = None) -> tuple[Operator, ...]:
 
     Raises:
         UnknownNameError: for another name.
-        InvalidOptionError: for no name at all.
+        InvalidOptionError: for no name at all, or what is no list of names.
     """
     if names is None:
         return tuple(OPERATORS.values())
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidOptionError(f"operators must be a list of names, e.g. ['gelu', 'softmax'], got {names!r:.200}.")
     wanted = list(names)
     for name in wanted:
-        if name not in OPERATORS:
+        if not isinstance(name, str) or name not in OPERATORS:
             raise unknown_name("operator", name, OPERATORS)
     if not wanted:
         raise InvalidOptionError("operators must name at least one, e.g. ['gelu', 'softmax'], got none.")

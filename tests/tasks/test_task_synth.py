@@ -157,6 +157,11 @@ def test_operators_and_their_number_can_be_chosen() -> None:
         ({"count": 1, "operators": []}, InvalidOptionError, "operators must name at least one"),
         ({"count": 1, "mix": {6: 1}}, InvalidOptionError, "numbers of operators from 1 to 5, got 6"),
         ({"count": 1, "mix": {2: -1}}, InvalidOptionError, "at least 0, got -1 for 2"),
+        ({"count": 1, "mix": {2: 10**400}}, InvalidOptionError, "got an integer too large for a float for 2"),
+        ({"count": 1, "mix": [2]}, InvalidOptionError, r"A mix maps numbers of operators to weights.*got \[2"),
+        ({"count": 1, "operators": "gelu"}, InvalidOptionError, "operators must be a list of names.*got 'gelu'"),
+        ({"count": 1, "operators": 5}, InvalidOptionError, "operators must be a list of names"),
+        ({"count": 1, "operators": [[]]}, UnknownNameError, "Unknown operator"),
         ({"count": 1, "mix": {2: 0}}, InvalidOptionError, "a weight above 0"),
         ({"count": 9, "operators": ["snake", "erf"]}, InvalidOptionError, "Out of 2 operators came 4 tasks"),
         ({"count": 1, "operators": ["softmax"], "mix": {1: 1}}, InvalidOptionError, "came 0 tasks"),
@@ -165,6 +170,11 @@ def test_operators_and_their_number_can_be_chosen() -> None:
 def test_what_cannot_be_composed_is_refused(options: dict, error: type, said: str) -> None:
     with pytest.raises(error, match=said):
         generate(**options)
+
+
+def test_a_mix_is_its_shares() -> None:
+    assert generate(5, mix={1: 1, 2: 2}) == generate(5, mix={2: 2, 1: 1})
+    assert generate(5, mix={1: 1e308, 2: 1e308}) == generate(5, mix={1: 1, 2: 1})
 
 
 def test_extents() -> None:
