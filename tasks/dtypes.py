@@ -29,12 +29,29 @@ class Model(ModelAsGiven):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.to(torch.{dtype})
+'''
 
+_INPUTS = """
 
 def get_inputs():
     inputs = get_inputs_as_given()
     return [x.to(torch.{dtype}) if torch.is_tensor(x) and x.is_floating_point() else x for x in inputs]
-'''
+"""
+
+_NESTED_INPUTS = """
+
+def inputs_as_{dtype}(x):
+    if isinstance(x, dict):
+        return {{key: inputs_as_{dtype}(value) for key, value in x.items()}}
+    if isinstance(x, (list, tuple)):
+        values = [inputs_as_{dtype}(value) for value in x]
+        return type(x)(*values) if hasattr(x, "_fields") else type(x)(values)
+    return x.to(torch.{dtype}) if torch.is_tensor(x) and x.is_floating_point() else x
+
+
+def get_inputs():
+    return [inputs_as_{dtype}(x) for x in get_inputs_as_given()]
+"""
 
 
 def with_dtype(task: Task, dtype: str) -> Task:
@@ -59,17 +76,27 @@ def with_dtype(task: Task, dtype: str) -> Task:
     if dtype not in DTYPES:
         raise unknown_name("floating-point type", dtype, DTYPES)
     tokens = list(tokenize.generate_tokens(io.StringIO(task.source).readline))
-    taken = {token.string for token in tokens if token.type == tokenize.NAME} & set(_RENAMED.values())
+    taken = {token.string for token in tokens if token.type == tokenize.NAME} & {
+        *_RENAMED.values(),
+        f"inputs_as_{DTYPES[dtype]}",
+    }
     if taken:
         raise InvalidOptionError(
             f"{task.id} has the name {min(taken)} already: it is a variant of another task; start there."
         )
     if "from __future__" in task.source:
         raise InvalidOptionError(f"{task.id} begins with an import from __future__, which must stay first.")
-    tail = _TAIL.format(dtype=DTYPES[dtype])
-    source = "import torch\n" + _renamed(task.source, tokens).rstrip("\n") + "\n" + tail
-    made = dataclasses.replace(task, id=f"{task.id}:{dtype}", source=source, tags=(*task.tags, dtype))
+    head = "import torch\n" + _renamed(task.source, tokens).rstrip("\n") + "\n"
+
+    def with_tail(tail: str) -> Task:
+        source = head + tail.format(dtype=DTYPES[dtype])
+        return dataclasses.replace(task, id=f"{task.id}:{dtype}", source=source, tags=(*task.tags, dtype))
+
+    made = with_tail(_TAIL + _INPUTS)
     trial = try_task(made)
+    if () in trial.shapes:  # an argument that is no tensor, and may hold some
+        made = with_tail(_TAIL + _NESTED_INPUTS)
+        trial = try_task(made)
     if trial.state == "fails":
         raise InvalidOptionError(f"The reference of {task.id} does not work in {dtype}: {trial.error}")
     return made

@@ -166,7 +166,8 @@ class Task:
     @property
     def hash(self) -> str:
         """SHA-256 of the source with LF line ends, 64 hexadecimal digits; `shapes` enter where there are any."""
-        shapes = json.dumps([sorted(shape.items()) for shape in self.shapes]) if self.shapes else ""
+        # no source has the character that parts them
+        shapes = "\0" + json.dumps([sorted(shape.items()) for shape in self.shapes]) if self.shapes else ""
         return hashlib.sha256((self.source + shapes).encode()).hexdigest()
 
     def constants(self) -> dict[str, Number]:

@@ -161,6 +161,8 @@ def test_shapes_are_a_part_of_the_task():
     task = made()
     shaped = with_unseen_shapes(task, 2)
     assert task.shapes == () and len(shaped.shapes) == 2
+    copied = json.dumps([sorted(shape.items()) for shape in shaped.shapes])
+    assert dataclasses.replace(task, source=task.source + copied).hash != shaped.hash
     assert shaped.source == task.source and shaped.hash != task.hash != with_unseen_shapes(task, 1).hash
     assert [at.constants()["BATCH"] for at in shaped.at_shapes()] == [
         shape.get("BATCH", 4096) for shape in shaped.shapes
@@ -210,6 +212,20 @@ def test_a_task_in_another_type(name):
     assert model.table.dtype == torch.int64
     torch.testing.assert_close(outputs[0].float(), called(task)[1][0], atol=0.05, rtol=0.05)
     assert variant.constants() == task.constants()
+
+
+def test_inputs_inside_others_follow():
+    source = SOURCE.replace("forward(self, x, where)", "forward(self, parts, where)").replace(
+        "return self.norm(x)", 'x = parts["x"][0]\n        return self.norm(x)'
+    )
+    nested = source.replace(
+        "[torch.randn(BATCH, CHANNELS, height, width), ", '[{"x": (torch.randn(BATCH, CHANNELS), [2])}, '
+    )
+    (parts, where), outputs = called(with_dtype(made(nested), "bf16"))
+    assert parts["x"][0].dtype == torch.bfloat16 and parts["x"][1] == [2] and where.dtype == torch.int64
+    assert outputs[0].dtype == torch.bfloat16
+    # where no argument holds others the text is short
+    assert "def inputs_as" not in with_dtype(made(), "bf16").source
 
 
 def test_only_the_module_s_own_names_are_changed():
