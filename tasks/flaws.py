@@ -79,7 +79,7 @@ _REFUSED = {
     "a copy of an input in place": "flaw-identity",
     "is not deterministic": "flaw-random",
 }
-"""What the judge says of a task that it refuses, with the flaw that this is; all else that it says is ``flaw-fails``."""
+"""What the judge says of a task that it refuses, with the flaw that this is; else the flaw is ``flaw-fails``."""
 _SHORT = 10.0
 """A call is short if it takes less than so many launches."""
 _SHIPPED = "shipped"

@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.small is not None and arguments.small < 1:
         raise InvalidOptionError(
-            f"--small must be a number of elements of at least 1, got {arguments.small}. Leave it out for shipped sizes."
+            f"--small must be an integer of at least 1, got {arguments.small}. Leave it out for shipped sizes."
         )
     protocols = arguments.protocol or list(DEFAULT_PROTOCOLS)
     tasks = select(load_tasks(arguments.suite), ids=arguments.id)
