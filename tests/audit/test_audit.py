@@ -73,7 +73,7 @@ def facts(of: Task, protocol: str = "kernelbench") -> dict:
         # the judge refuses these
         ("return x / 0", {}, ("flaw-fails",)),
         ("return x[: int(torch.randint(1, 17, ()))]", {}, ("flaw-random",)),
-        ("return x[:0]", {}, ("flaw-zeros", "flaw-input-blind", "flaw-identity")),
+        ("return x[:0]", {}, ("flaw-zeros", "flaw-input-blind", "flaw-identity", "flaw-fails")),
     ],
 )
 def test_flaws_are_found(forward, options, flaws):
