@@ -7,7 +7,7 @@ import random
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kernelgym_env.evaluation.buffers import describe
@@ -98,6 +98,7 @@ def test_tensors_with_as_many_rows_share_their_mixture(seed):
     torch.manual_seed(seed)
     rows = [torch.randn(12, 3).softmax(-1) for _ in range(2)]
     greatest = [row.argmax(-1) for row in rows]  # belongs to its row
+    assume(rows_are_free(*greatest))  # one in half a million is the same everywhere, which is an order
     made = contents([rows[0], greatest[0]], [rows[1], greatest[1]], seed).mixed()
     assert torch.equal(made.inputs[0].argmax(-1), made.inputs[1])
 
