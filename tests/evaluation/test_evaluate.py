@@ -359,7 +359,7 @@ def test_what_is_no_triton_is_timed_whatever_it_is_called(judge):
 
 def test_a_speedup_that_is_not_resolved_counts_at_the_lower_end_that_is_told(judge):
     erratic = RIGHT.replace("import torch\n", "import random, time\nimport torch\n", 1).replace(
-        "        return", "        time.sleep(0.1 * random.random() ** 6)\n        return"
+        "        return", "        time.sleep(10 ** random.uniform(-4.3, -1.3))\n        return"
     )
     assert erratic.count("sleep") == 1
     evaluation = judge(erratic)
