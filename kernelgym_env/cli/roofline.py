@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 
@@ -11,13 +11,10 @@ from kernelgym_env.cli.options import name_of
 from kernelgym_env.cli.output import NEGATIVE, OK, console, print_json
 from kernelgym_env.errors import unknown_name
 from kernelgym_env.evaluation.protocols import get_protocol, protocol_names
-from kernelgym_env.evaluation.roofline import MACHINES, Machine
-from kernelgym_env.tasks import Task, load_tasks
+from kernelgym_env.evaluation.roofline import MACHINES
+from kernelgym_env.tasks import load_tasks
 from kernelgym_env.tasks.selection import select
 from kernelgym_env.units import duration
-
-if TYPE_CHECKING:
-    from kernelgym_env.evaluation.roofline_table import Row
 
 __all__ = ["DESCRIPTION", "HELP", "add_arguments", "run"]
 
@@ -54,26 +51,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Count and print."""
+    from kernelgym_env.evaluation.roofline_table import roofline_table
+
     names = list(dict.fromkeys(arguments.on or [_DEFAULT]))
     tasks = select(load_tasks(arguments.suite), ids=arguments.id)
-    rows = [_row(task, [MACHINES[name] for name in names], arguments.protocol) for task in tasks]
+    rows = roofline_table(tasks, [MACHINES[name] for name in names], protocol=arguments.protocol)
     if arguments.json:
         print_json({"protocol": arguments.protocol, "tasks": [row.to_dict() for row in rows]})
     else:
         console().print(_table(rows, names))
     return NEGATIVE if any(row.work is None for row in rows) else OK
-
-
-def _row(task: Task, machines: list[Machine], protocol: str) -> Row:
-    """The row of a task; also of one whose reference ends the process that it runs in."""
-    from kernelgym_env.evaluation.roofline_table import Row, roofline_table
-
-    try:
-        return roofline_table([task], machines, protocol=protocol)[0]
-    except BaseException as error:  # what is no Exception comes from a reference, as SystemExit does
-        if isinstance(error, (Exception, KeyboardInterrupt)):
-            raise
-        return Row(task.id, None, {}, {}, f"The reference of {task.id} raises {type(error).__name__}: {error}")
 
 
 def _check_machine(name: str) -> None:

@@ -191,8 +191,10 @@ class Buffer:
 def give_back(device: torch.device | str) -> None:
     """Give a GPU what torch keeps of its memory for later calls, if it is much and the GPU has not plenty left.
 
-    Giving memory back and taking it again costs milliseconds, of the device too.
+    Giving memory back and taking it again costs milliseconds, of the device too. Of a CPU nothing is kept.
     """
+    if torch.device(device).type == "cpu":
+        return
     if torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) <= _KEPT_BYTES:
         return
     free, total = torch.cuda.mem_get_info(device)

@@ -299,8 +299,7 @@ class _Harness:
             if command["name"] == "in":
                 self.arguments = []
             old.close()
-            if self.device != "cpu":
-                give_back(self.device)
+            give_back(self.device)
         fd = self.reader.fds.pop(0) if command["device"] == "cpu" else -1
         self.buffers[command["name"]] = Buffer.attach(
             command["size"], command["device"], fd=fd, handle=command["handle"]
@@ -351,8 +350,7 @@ class _Harness:
                 time.sleep(_LATE_S)
             self._deliver(result, command["out"], "late")
         del result, arguments
-        if self.device != "cpu":
-            give_back(self.device)
+        give_back(self.device)
         return answer
 
     def _taken(self, leaf: dict[str, Any]) -> torch.Tensor:

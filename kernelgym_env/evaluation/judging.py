@@ -313,8 +313,7 @@ class Judging:
 
     def drop_buffers(self) -> None:
         """Free all shared memory, which nobody may have mapped then: all processes end."""
-        for worker in self.workers:
-            worker.stop()
+        self.stop()
         for buffer in self.buffers.values():
             buffer.close()
         self.buffers.clear()

@@ -82,6 +82,10 @@ def work_of(task: Task) -> Work:
             return _counted(task, "meta")
         except Exception as error:  # whatever a reference raises there; the trial says what comes of it
             first = error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # what is no Exception comes from a reference, as SystemExit does
+            raise InvalidOptionError(f"The reference of {task.id} raises {type(error).__name__}: {error}") from error
         trial = try_task(task)
         if not trial.works or trial.elements > REAL_ELEMENTS:
             said = trial.error or f"{type(first).__name__}: {first}"

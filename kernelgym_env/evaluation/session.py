@@ -228,8 +228,7 @@ class Session:
                 self._close_later(judging)
             else:
                 judging.close()  # all that it has printed is needed, or all of the device's memory
-            if self.kind == "cuda":
-                give_back(self.device)  # the next task's shared buffers do not come from torch's allocator
+            give_back(self.device)  # the next task's shared buffers do not come from torch's allocator
         printed = judging.candidate.output if judging.candidate and status is not Status.CORRECT else ""
         if status is not Status.COMPILE_ERROR:  # where a compiler speaks, numbers are the source's own
             printed = without_values(printed)
