@@ -3,7 +3,8 @@
     python benchmarks/timing.py --out benchmarks/results/timing_h200.json
     python benchmarks/timing.py --device cpu --out benchmarks/results/timing_cpu.json
 
-- A/A: the reference against itself, each run in two new processes. Whatever differs from 1 is error.
+- A/A: the reference against itself, each run in a new process, against the judge's own one for references. Whatever
+  differs from 1 is error.
 - A/B: a Triton kernel against the same one with 5% more work. What counts is how often it is ranked right.
 - Beside both the same by KernelBench's method, from its description: the mean of 100 calls between events, one process,
   the reference after the candidate, the cache emptied before each call.
@@ -145,7 +146,7 @@ SLOPES, LAUNCHES_US, CYCLES_PER_US = 9, 60, 2_000
 
 
 class Pair:
-    """A candidate and the reference's twin in two new processes, ready to be timed.
+    """A candidate in a new process and the reference's twin, ready to be timed.
 
     Args:
         session: the judge's state on the device.

@@ -4,7 +4,7 @@ It runs in a process forked for this one source, beside code that nobody trusts.
 commands, measures what it is told to, and reports; the judge believes only what lies in its own buffers and what its
 own clock bounds. The trusted reference runs through this same file, in a like process.
 
-Commands (JSON, see `wire`): ``warm``, ``load``, ``tensors``, ``weights``, ``buffer``, ``inputs``, ``call``,
+Commands (JSON, see `wire`): ``warm``, ``load``, ``unload``, ``tensors``, ``weights``, ``buffer``, ``inputs``, ``call``,
 ``denied``, ``found``, ``repeat``, ``batch``, ``last``, ``trace``, ``time``.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import gc
 import importlib.util
 import os
 import random
@@ -44,6 +45,7 @@ from kernelgym_env.evaluation.delivery import Courier
 from kernelgym_env.evaluation.denied import Denied, watch_captures
 from kernelgym_env.evaluation.device_clock import DeviceClock, wait_cycles
 from kernelgym_env.evaluation.operators import Recorded
+from kernelgym_env.evaluation.torch_settings import Settings
 from kernelgym_env.evaluation.ways import WAYS
 from kernelgym_env.evaluation.weights import describe_tensors, tensors_of
 
@@ -197,9 +199,11 @@ class _Harness:
         self.device = "cpu"
         self.flush: torch.Tensor | None = None
         self.waking = torch.empty(_WAKING_BYTES, dtype=torch.uint8)
+        self.settings = Settings()
         self.captured: list[str] = []
         self.last: Any = None
         self.clock: DeviceClock | None = None
+        self.told = False
         self.tracer: Tracer | None = None
         self.no_tracer = "there is no GPU"
         self.refusal: tuple[Denied, Recorded, ExitStack]
@@ -256,7 +260,8 @@ class _Harness:
 
     def _load(self, command: dict[str, Any]) -> dict[str, Any]:
         self._open(command["device"])
-        if self.clock is not None:
+        if self.clock is not None and not self.told:
+            self.told = True
             # told before anything of the submission is read
             launch_us = self.clock.launch_us(self._flush({**command, "flush_at": 0}))
             wire.send(self.sock, {"launch_us": launch_us, "nonce": command["nonce"]})
@@ -285,6 +290,19 @@ class _Harness:
         if command["way"]:
             self.model = WAYS[command["way"]](self.model)
         self._sync()
+        return {"ok": True}
+
+    def do_unload(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Forget all that was loaded, and what it set for the whole process: for trusted sources, one after another."""
+        self.model = self.last = self.flush = None
+        self.arguments = []
+        sys.modules.pop(_MODULE, None)
+        gc.collect()  # of what may refer to each other, tensors in shared memory among it
+        for buffer in self.buffers.values():
+            buffer.close()
+        self.buffers.clear()
+        self.settings.restore()
+        give_back(self.device)
         return {"ok": True}
 
     def _attach_tracer(self) -> None:

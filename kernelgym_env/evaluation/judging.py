@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from kernelgym_env.evaluation.building.service import Build, Builder
 from kernelgym_env.evaluation.correctness import Verdict, compare_all
 from kernelgym_env.evaluation.evidence import Evidence
 from kernelgym_env.evaluation.feedback import explain, without_values
+from kernelgym_env.evaluation.idle import is_idle
 from kernelgym_env.evaluation.protocols import Protocol
 from kernelgym_env.evaluation.quiet import Quiet
 from kernelgym_env.evaluation.reference import Case, Reference
@@ -143,6 +145,7 @@ class Judging:
         self.workers: list[Worker] = []
         self.buffers: dict[str, Buffer] = {}
         self.candidate: Worker | None = None
+        self._twin: Worker | None = None
         self.import_stage = "start"
         self._start_s = protocol.deadlines.import_s
         self._shown: dict[int, dict[str, Any]] = {}
@@ -211,7 +214,7 @@ class Judging:
             Outcome: if either failed.
         """
         assert self.candidate is not None
-        answer = self.candidate.wait(self._start_s)
+        answer = self.candidate.wait(self._start_s, self.give_way)
         self.candidate.serve = None
         self._refuse_failed_builds(answer)
         if "error" in answer:
@@ -219,7 +222,7 @@ class Judging:
 
     def _fork(self, folder: Path | None, **environ: str) -> Worker:
         if self.spares is not None and folder is None and not environ:
-            worker = self.spares.take()
+            worker = self.spares.take(self.give_way)
         else:
             worker = self.zygote.fork({**self.environ, **environ}, folder=folder)
         self.workers.append(worker)
@@ -228,7 +231,7 @@ class Judging:
     def _load(
         self, folder: Path, source: str, entry: str, weight_seed: int, init: dict[str, Any] | None
     ) -> dict[str, Any]:
-        path = write_text(folder, f"{'submission' if entry == ENTRY else 'reference'}.py", source)
+        path = write_text(folder, f"{'submission' if entry == ENTRY else f'reference_{weight_seed:x}'}.py", source)
         for name, text in (self.submission.files or {}).items() if entry == ENTRY else ():
             write_text(folder, name, text)
         return {
@@ -264,36 +267,39 @@ class Judging:
             raise Outcome(Status.COMPILE_ERROR, f"{self._discreet(text)}\n{error.get('where')}")
         raise Outcome(Status.RUNTIME_ERROR, f"{without_values(text)}\n{error.get('where')}")
 
-    def give_way(self) -> None:
+    def give_way(self) -> float:
         """Let other judges time on the device if one wants to; all that this evaluation started stands still meanwhile.
 
-        Call it where no process works on a command, but for one that loads: that is waited for.
+        A process may be at work on a command whose time is nobody's measure.
+
+        Returns:
+            Seconds that it took.
         """
         if not self.quiet.asked:
-            return
+            return 0.0
+        start = time.monotonic()
         with self.stages.time("queue"), ExitStack() as still:
-            self._settle()
             for worker in self.workers:
                 still.enter_context(worker.still())
+            if self.spares is not None:
+                still.enter_context(self.spares.still())
+            if self.device != "cpu":
+                torch.cuda.synchronize(self.device)
             self.quiet.give_way()
+        return time.monotonic() - start
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Within the block no other judge uses the device.
+        """Within the block nobody else uses the device, other judges and what is made for the next evaluation included.
 
         Raises:
             TimeoutError: as `Quiet.alone`.
         """
-        self._settle()
-        with self.quiet.alone():
+        with (
+            self.spares.still() if self.spares is not None else nullcontext(),
+            self.quiet.alone(partial(is_idle, self.device)),
+        ):
             yield
-
-    def _settle(self) -> None:
-        """Wait for processes that have not answered yet: what makes a context, or a model, uses the device."""
-        for worker in self.workers:
-            worker.settle(self.protocol.deadlines.import_s)
-        if self.spares is not None:
-            self.spares.settle()
 
     # correctness
 
@@ -437,16 +443,39 @@ class Judging:
 
     def twin(self, task_source: str, weight_seed: int, init: dict[str, Any], *, way: str = "") -> Worker:
         """Fork a process for the reference, run in one of `ways`; its answer is due when timing starts."""
-        worker = self._fork(None)
+        if self.spares is not None and not way:
+            worker = self.spares.take_twin(self.give_way)
+            self.workers.append(worker)
+            self._twin = worker
+        else:
+            worker = self._fork(None)
         worker.post({**self._load(worker.folder, task_source, "Model", weight_seed, init), "way": way})
         return worker
 
     # plumbing
 
     def command(
-        self, worker: Worker, message: dict[str, Any], seconds: float, fds: list[int] | None = None
+        self,
+        worker: Worker,
+        message: dict[str, Any],
+        seconds: float,
+        fds: list[int] | None = None,
+        *,
+        untimed: bool = False,
     ) -> dict[str, Any]:
-        answer = worker.ask(message, seconds, fds or ())
+        """Have a worker do something.
+
+        Args:
+            worker: who does it.
+            message: what.
+            seconds: deadline.
+            fds: file descriptors that go with it.
+            untimed: nobody looks at how long it takes, so it may be interrupted while other judges time.
+
+        Raises:
+            Outcome: if it answers with an error.
+        """
+        answer = worker.ask(message, seconds, fds or (), self.give_way if untimed else None)
         self.refuse_error(answer)
         return answer
 
@@ -456,15 +485,19 @@ class Judging:
             self._raise_error(answer)
 
     def stop(self) -> None:
-        """Tell all processes to end; `wait_closed` is due."""
+        """Tell all processes to end, but for the reference's, which the next evaluation gets; `wait_closed` is due."""
+        twin, self._twin = self._twin, None
+        if twin is not None and self.spares is not None and self.spares.give_back(twin, self.give_way):
+            self.workers.remove(twin)
+        if self.spares is not None:
+            self.spares.rest()
+        self.zygote.note_ending(self.workers)
         for worker in self.workers:
             worker.stop()
 
     def close(self) -> None:
         """Have all processes end, wait until they have, and free the shared memory."""
         self.stop()
-        if self.spares is not None:
-            self.spares.settle()
         self.wait_closed()
 
     def wait_closed(self) -> None:

@@ -3,10 +3,9 @@
 A device that another judge checks a submission on is no place to take times. So each judge holds a lock that they
 share while it uses the device for anything but timing; who wants to time waits until nobody does.
 
-Checking is many short steps and timing one long one. Were each judge to check to its end first, all would wait for the
-slowest, and then for each other. So those who want to time wait for a moment, together; then they ask, whoever checks
-gives way between two steps, and one after the other they time. Who has a lease of the device (see `lease`) is asked for
-it then: a trainer is paused for as long as timing takes.
+Were each judge to check to its end first, all would wait for the slowest, and then for each other. So those who want
+to time ask, whoever checks gives way, with its processes held still wherever they are, and one after the other they
+time. Who has a lease of the device (see `lease`) is asked for it then: a trainer is paused for as long as timing takes.
 
 - `Quiet` -- one judge's part in it.
 """
@@ -14,7 +13,7 @@ it then: a trainer is paused for as long as timing takes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kernelgym_env.evaluation.locks import Turn, device_lock
@@ -23,10 +22,7 @@ __all__ = ["Quiet"]
 
 _LONGEST_WAIT_S = 900.0
 _LOCK, _ASKED = "quiet", "quiet-asked"
-_PATIENCE_S = 1.0
-"""For how long checks go on beside one who wants to time: meanwhile others come to that point, and time with it."""
-
-_POLL_S, _TURN_S = 0.004, 3.0
+_POLL_S, _TURN_S = 0.004, 2.0
 
 
 class Quiet:
@@ -80,8 +76,11 @@ class Quiet:
             self.enter()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self, idle: Callable[[], bool] = lambda: True) -> Iterator[None]:
         """Within the block nobody else checks or times on the device, and no lease holds it.
+
+        Args:
+            idle: whether the device does nothing; what a process has started goes on while that is held still.
 
         Raises:
             TimeoutError: if the others took a quarter of an hour.
@@ -90,11 +89,11 @@ class Quiet:
         self.leave()  # two that wait for each other to leave would wait for ever
         began, asking = time.monotonic(), False
         try:
-            while not self._alone.try_take():
+            while not self._take_idle(idle):
                 waited = time.monotonic() - began
                 if waited > _LONGEST_WAIT_S:
                     raise TimeoutError(f"Device {self._device} was not quiet for {_LONGEST_WAIT_S:g} s.")
-                asks = _in_turn(waited) and (asking or waited > _PATIENCE_S or self._asks.elsewhere())
+                asks = _in_turn(waited)
                 if asks and not asking:
                     self._asks.take(_LONGEST_WAIT_S)
                 elif asking and not asks:
@@ -111,10 +110,20 @@ class Quiet:
         if here:
             self.enter()
 
+    def _take_idle(self, idle: Callable[[], bool]) -> bool:
+        """Take the device if nobody has it, and it does nothing; whether it is so."""
+        if not self._alone.try_take():
+            return False
+        if idle():
+            return True
+        self._alone.give()
+        return False
+
 
 def _in_turn(waited_s: float) -> bool:
     """Whether one who has waited so long may ask now: all may at first, then all together every other few seconds.
 
-    Where a step takes long, a call that hangs say, nobody can time before it ends. Others check on meanwhile.
+    Where somebody cannot be interrupted, or a kernel does not end, nobody can time before that. Others check on
+    meanwhile.
     """
-    return waited_s < _PATIENCE_S + _TURN_S or time.monotonic() // _TURN_S % 2 == 0
+    return waited_s < _TURN_S or time.monotonic() // _TURN_S % 2 == 0

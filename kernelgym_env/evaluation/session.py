@@ -118,6 +118,8 @@ class Session:
         Raises:
             ZygoteError: if the fork server does not come up.
         """
+        # imports what counts work, in the time that the fork server takes
+        count_work(torch.nn.functional.silu, [torch.ones(1, device=self.device)])
         self.zygote.wait_ready()
         if self.kind == "cuda":
             settle(self.zygote, self.device)
@@ -275,6 +277,7 @@ class Session:
     def _close_later(self, judging: Judging) -> None:
         """Have its processes end behind the next evaluation's back, and those of the one before have ended by now."""
         judging.stop()
+        judging.quiet.leave()
         self._wait_closed()
         self._closing = self._closer.submit(judging.wait_closed)
 
@@ -293,9 +296,13 @@ class Session:
             # while the candidate imports (or compiles) and constructs, the judge prepares its own side, and where there
             # are cores for it the reference's twin does too
             twin = judging.twin(task.source, weights, reference.init_tree) if measured and _MANY_CORES else None
-            reference.construct()
-            self._probe(reference, probe)
-            cases = [reference.case(seed) for seed in ((first, second) if protocol.trials > 1 else (first,))]
+            cases = []
+            for step in (reference.construct, partial(self._probe, reference, probe)):
+                step()
+                judging.give_way()
+            for seed in (first, second) if protocol.trials > 1 else (first,):
+                cases.append(reference.case(seed))
+                judging.give_way()
             judging.share(cases, reference)
         with stages.time(judging.import_stage):
             judging.started()

@@ -33,7 +33,7 @@ from kernelgym_env.evaluation.outside import DISAGREE, hidden_us, outside_us, ov
 from kernelgym_env.evaluation.reference import Case, Reference, TaskError
 from kernelgym_env.evaluation.statistics import rerun_interval, timing
 from kernelgym_env.evaluation.timing_rules import reported, timing_rule
-from kernelgym_env.evaluation.workers import Worker, WorkerEnded, judges
+from kernelgym_env.evaluation.workers import Worker, WorkerEnded, ending, judges
 
 __all__ = ["measure_way", "prepare", "resolved", "time_both"]
 
@@ -226,9 +226,12 @@ def _looked_at(judging: Judging) -> Iterator[None]:
 
 
 def _ours() -> set[int]:
-    """Processes that are no neighbours: this judge's, and other judges', which keep quiet while one times."""
+    """Processes that are no neighbours: this judge's, and other judges', which keep quiet while one times.
+
+    Those that judges have just ended are among them: the driver counts what they did before.
+    """
     own = {os.getpid(), *judges()}
-    return own | set(processes.descendants(*own))
+    return own | set(processes.descendants(*own)) | set(ending())
 
 
 def _excess_us(one: Worker, other: Worker) -> tuple[float, float]:
@@ -306,7 +309,7 @@ def _ready(judging: Judging, worker: Worker, contents: Contents, reference: Refe
     Raises:
         RuntimeError: if the reference does not load there.
     """
-    answer = worker.wait(seconds)
+    answer = worker.wait(seconds, judging.give_way)
     if "error" in answer:
         raise RuntimeError(f"the reference's own process failed: {answer['error']['message'][:_PROBLEM_CHARS]}")
     judging.attach(worker, ("in", "other", "weights"))

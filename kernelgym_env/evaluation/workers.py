@@ -21,6 +21,7 @@ import sysconfig
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,18 +35,34 @@ from kernelgym_env.evaluation.sandbox.warden import Cell, SandboxError, Warden
 from kernelgym_env.evaluation.scratch import CACHES, HOME, TMP, remove_tree
 from kernelgym_env.limits import clip
 
-__all__ = ["Serve", "Worker", "WorkerEnded", "WorkerLost", "Zygote", "ZygoteError", "judges"]
+__all__ = [
+    "Meanwhile",
+    "Serve",
+    "Worker",
+    "WorkerEnded",
+    "WorkerLost",
+    "Zygote",
+    "ZygoteError",
+    "ending",
+    "judges",
+    "read_pids",
+]
 
 _KEPT_OUTPUT = 16_384
 _KILL_S = 1.0
 _PATIENCE_S = 15.0
 _START_S = 120.0
+_LOOK_S, _FORKED_S = 0.01, 0.5
+_ENDING, _ENDED = "ending", 4
 _PASSED = ("PATH", "LANG", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "VIRTUAL_ENV")
 _PASSED_PREFIXES = ("LC_", "NVIDIA_", "OMP_", "MKL_", "OPENBLAS_", "GOMP_", "KMP_")
 
 
 Serve = Callable[[object, float], tuple[dict[str, Any], list[int], float]]
 """Takes what a worker asks for and the seconds left; gives the answer, file descriptors and seconds to add."""
+
+Meanwhile = Callable[[], float]
+"""What the judge does now and then while it waits for a worker; gives the seconds by which the deadline moves."""
 
 
 class ZygoteError(Exception):
@@ -102,6 +119,7 @@ class Zygote:
 
     def __init__(self, kind: str, environ: Mapping[str, str], sandbox: SandboxOptions | None = None) -> None:
         self._jobs = 0
+        self._ending: deque[list[int]] = deque(maxlen=_ENDED)
         self._lock = threading.Lock()
         _sweep()
         self.folder = Path(tempfile.mkdtemp(prefix=f"judge-{os.getpid()}-", dir=settings.runtime_dir()))
@@ -237,6 +255,12 @@ class Zygote:
         text = (self.folder / "zygote.log").read_text(errors="replace").strip()
         return f"\n{clip(text, 4000, head=0.2)}" if text else ""
 
+    def note_ending(self, workers: Sequence[Worker]) -> None:
+        """Write down what is about to end, for `ending`: a device's counters go on to name it for a while."""
+        pids = [pid for worker in workers if not worker.gone for pid in (worker.pid, *processes.below(worker.pid))]
+        self._ending.append(pids)
+        (self.folder / _ENDING).write_text(" ".join(str(pid) for pids in self._ending for pid in pids))
+
     def close(self) -> None:
         """End the fork server and everything below it; remove its folder."""
         with contextlib.suppress(OSError):
@@ -259,6 +283,19 @@ def _signal_name(number: int) -> str:
 def judges() -> list[int]:
     """Process ids of this user's judges on this machine."""
     return [pid for pid, _ in _judge_folders() if Path("/proc", str(pid)).exists()]
+
+
+def ending() -> list[int]:
+    """Process ids of what this user's judges have just ended, or are about to."""
+    return [pid for _, folder in _judge_folders() for pid in read_pids(folder / _ENDING)]
+
+
+def read_pids(path: Path) -> list[int]:
+    """The numbers in a file, none if it is not there."""
+    try:
+        return [int(pid) for pid in path.read_text(encoding="ascii").split()]
+    except (OSError, ValueError):
+        return []
 
 
 def _judge_folders() -> list[tuple[int, Path]]:
@@ -372,11 +409,12 @@ class Worker:
         self._control.setblocking(False)
         self._due = True
 
-    def wait(self, seconds: float) -> dict[str, Any]:
+    def wait(self, seconds: float, meanwhile: Meanwhile | None = None) -> dict[str, Any]:
         """The answer to the last command.
 
         Args:
             seconds: until when; of the first answer, counted from when the worker is in its sandbox.
+            meanwhile: called now and then.
 
         Raises:
             WorkerEnded: if none comes within `seconds`, or the worker ended, or it is not an answer.
@@ -387,21 +425,22 @@ class Worker:
         self._due = False
         if isinstance(early, Exception):
             raise early
-        return early if early is not None else self._receive(seconds)
+        return early if early is not None else self._receive(seconds, meanwhile)
 
-    def settle(self, seconds: float) -> None:
+    def settle(self, seconds: float, meanwhile: Meanwhile | None = None) -> None:
         """Wait until it has answered what it was last sent, if it was sent something; `wait` gives the answer later.
 
         Args:
             seconds: as for `wait`, which raises what is raised here.
+            meanwhile: called now and then.
         """
         if self._due and self._early is None:
             try:
-                self._early = self._receive(seconds)
+                self._early = self._receive(seconds, meanwhile)
             except (WorkerEnded, WorkerLost, SandboxError) as error:
                 self._early = error
 
-    def _receive(self, seconds: float) -> dict[str, Any]:
+    def _receive(self, seconds: float, meanwhile: Meanwhile | None = None) -> dict[str, Any]:
         end = time.monotonic() + (seconds if self.isolation else max(seconds, _START_S))
         control = self._control.fileno()
         while True:
@@ -409,7 +448,8 @@ class Worker:
             try:
                 message = self._reader.take()  # may have come with the one before
                 # bytes that keep trickling in do not move the deadline
-                ready = wire.readable(left, control, self._status) if message is None and left > 0 else set()
+                wait = left if meanwhile is None else min(left, _LOOK_S)
+                ready = wire.readable(wait, control, self._status) if message is None and left > 0 else set()
                 if control in ready:
                     message = self._reader.feed()
                     if message is not None and not self.isolation:
@@ -435,6 +475,8 @@ class Worker:
                 if not self.isolation and self._fresh:
                     raise WorkerLost("a worker did not get into its sandbox in time")
                 raise WorkerEnded("timeout", f"no answer within {seconds:g} s")
+            elif meanwhile is not None:
+                end += meanwhile()
 
     def _notes(self, message: dict[str, Any]) -> bool:
         """Whether it is what a worker tells once, ahead of its first answer."""
@@ -459,10 +501,16 @@ class Worker:
         self._control.setblocking(False)
         return later
 
-    def ask(self, message: Mapping[str, Any], seconds: float, fds: Sequence[int] = ()) -> dict[str, Any]:
+    def ask(
+        self,
+        message: Mapping[str, Any],
+        seconds: float,
+        fds: Sequence[int] = (),
+        meanwhile: Meanwhile | None = None,
+    ) -> dict[str, Any]:
         """`post` and `wait`."""
         self.post(message, fds)
-        return self._answer(seconds)
+        return self._answer(seconds, meanwhile)
 
     def go(self, seconds: float) -> dict[str, Any]:
         """Let it go on with a command to which it has answered that it is ready; its final answer.
@@ -476,10 +524,10 @@ class Worker:
             raise self._end(f"it did not take the command: {error}") from None
         return self._answer(seconds)
 
-    def _answer(self, seconds: float) -> dict[str, Any]:
+    def _answer(self, seconds: float, meanwhile: Meanwhile | None = None) -> dict[str, Any]:
         start = time.perf_counter() if self._halt is None else self._halt.release()
         try:
-            answer = self.wait(seconds)
+            answer = self.wait(seconds, meanwhile)
             self.answered_in_s = time.perf_counter() - start
             return answer
         finally:
@@ -492,6 +540,9 @@ class Worker:
         if self._halt is not None or self.gone:
             yield
             return
+        end = time.monotonic() + _FORKED_S
+        while not processes.below(self.pid) and not self.gone and time.monotonic() < end:
+            time.sleep(0.001)  # its supervisor has not started it yet
         self._halt = processes.Halt(self.pid)
         try:
             self._halt.hold()

@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import gc
 import json
 import os
 import selectors
@@ -349,6 +350,8 @@ def main() -> None:
     if sandbox["cores"]:
         os.sched_setaffinity(0, sandbox["cores"])  # before torch counts them
     versions = _preload(sys.argv[2])
+    gc.collect()
+    gc.freeze()  # to look at all that is loaded would cost each forked process a copy of it
     # the way this package was found is no business of a submission
     sys.path[:] = [entry for entry in sys.path if entry not in ("", os.environ.get("KERNELGYM_IMPORT_ROOT"))]
     os.environ.pop("KERNELGYM_IMPORT_ROOT", None)

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kernelgym_env.evaluation import processes
+from kernelgym_env.evaluation.spares import kept
 
 __all__ = ["Canary", "Markers", "Processes"]
 
@@ -137,8 +138,9 @@ class Processes:
     def left(self, judges: Iterable[int], seconds: float) -> list[int]:
         """Processes of candidates that are still alive.
 
-        Below a judge itself stand only its fork servers. A process elsewhere counts if it is new, and works in the
-        folder of one of these fork servers or has its environment.
+        Below a judge itself stand only its fork servers, and below these what a judge keeps between evaluations. A
+        process elsewhere counts if it is new, and works in the folder of one of these fork servers or has its
+        environment.
 
         Args:
             judges: process ids of living judges, children of this process.
@@ -150,8 +152,11 @@ class Processes:
             servers = {pid for judge in judges for pid in processes.children(judge)}
             alive = {pid for judge in judges for pid in processes.descendants(judge)} - servers
             folders = [folder for folder in map(_cwd, servers) if len(Path(folder).parts) > _SHALLOW]
+            spares = {pid for folder in folders for pid in kept(Path(folder))}
+            spares |= set(processes.descendants(*spares))
             new = {pid for pid, birth in _births().items() if self._before.get(pid) != birth}
             alive |= {pid for pid in new - judges - servers if any(_works_in(pid, folder) for folder in folders)}
+            alive -= spares
             if not alive or time.monotonic() > end:
                 return sorted(alive)
             time.sleep(0.05)

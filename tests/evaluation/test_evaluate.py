@@ -148,7 +148,8 @@ def test_hangs_end_within_a_second_of_the_deadline(judge, case, local_pool):
     evaluation = judge(HANGS[case])
     assert evaluation.status is Status.TIMEOUT
     assert "no answer within 4 s" in evaluation.feedback
-    assert time.perf_counter() - start < 4 + 1 + 2  # the deadline, the kill, a slow machine
+    own = time.perf_counter() - start - evaluation.stages_s["queue"]  # others that time stop the clock
+    assert own < 4 + 1 + 2  # the deadline, the kill, a slow machine
 
 
 def test_a_hang_in_a_later_call_is_found(judge):

@@ -101,15 +101,12 @@ def wait_until_asked(quiet):
         time.sleep(0.005)
 
 
-def test_one_who_wants_to_time_asks_after_a_while_and_keeps_newcomers_out(runtime):
+def test_one_who_wants_to_time_asks_and_keeps_newcomers_out(runtime):
     first, second = Quiet("cpu"), Quiet("cpu")
     first.enter()
-    waits = timer()
-    second.enter()  # it does not ask yet
     assert not first.asked
-    assert not second.asked
+    waits = timer()
     wait_until_asked(first)
-    second.leave()
     begun = time.monotonic()
     first.leave()
     second.enter()  # now it does
@@ -126,7 +123,7 @@ def test_who_checks_gives_way_to_all_who_wait_and_goes_on(runtime):
     checks.enter()
     waiting = [timer() for _ in range(3)]
     wait_until_asked(checks)
-    time.sleep(0.3)  # a request brings the others' patience to its end
+    time.sleep(0.3)  # all of them
     checks.give_way()
     back = time.monotonic()
     found = sorted((times_of(process) for process in waiting), key=lambda one: one["time"])
@@ -156,6 +153,20 @@ def test_one_in_a_long_step_does_not_keep_others_from_checking_for_good(runtime)
         waits.wait(0.2)
     stuck.leave()
     assert times_of(waits)["time"] > start
+
+
+def test_a_device_that_still_works_is_left_to_the_others_meanwhile(runtime):
+    checks, looks, was = Quiet("cpu"), [], []
+
+    def idle():
+        looks.append(time.monotonic())
+        return len(looks) > 3
+
+    with Quiet("cpu").alone(idle):
+        was.append(checks.asked)
+        assert len(looks) == 4
+    checks.enter()
+    assert not checks.asked
 
 
 def test_where_nobody_checks_times_are_taken_at_once(runtime):

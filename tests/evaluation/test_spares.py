@@ -14,7 +14,7 @@ from programs import QUICK, RIGHT, TASK
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.session import Session
-from kernelgym_env.evaluation.spares import Spares, stock
+from kernelgym_env.evaluation.spares import Spares, kept, stock
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.evaluation.workers import Worker, WorkerEnded, Zygote
 
@@ -34,6 +34,13 @@ def jobs(server: Zygote) -> int:
 
 def answers(worker: Worker) -> bool:
     return "error" in worker.ask({"op": "no such command"}, 60) and bool(worker.isolation)
+
+
+def held(worker: Worker) -> bool:
+    states = [
+        Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in processes.below(worker.pid)
+    ]
+    return "T" in states
 
 
 def test_they_are_made_ahead_handed_out_once_and_replaced(server: Zygote) -> None:
@@ -73,14 +80,92 @@ def test_what_was_answered_early_is_kept(server: Zygote) -> None:
     worker.close()
 
 
-def test_settling_leaves_them_ready(server: Zygote) -> None:
+def test_those_that_rest_go_on_later(server: Zygote) -> None:
     spares = Spares(server, "cpu", {}, 2)
     spares.fill()
-    spares.settle()
-    assert all(worker.isolation for worker in spares._workers)
+    spares.rest()
+    spares.rest()
+    time.sleep(0.5)
+    assert all(held(worker) for worker in spares._workers)
+    spares.fill()
     taken = spares.take()
     assert answers(taken)
     taken.close()
+    spares.close()
+
+
+def test_what_is_waited_for_can_be_held_still_meanwhile(server: Zygote) -> None:
+    spares, seen = Spares(server, "cpu", {}, 2), []
+
+    def meanwhile() -> float:
+        if seen:
+            return 0.0
+        with spares.still():
+            time.sleep(0.5)
+            seen.extend(map(held, spares._workers))
+        return 0.5
+
+    spares.fill()
+    first = spares._workers[0]
+    processes.Halt(first.pid).hold()  # it takes its time
+    taken = spares.take(meanwhile)
+    assert taken is first
+    assert seen == [True, True]
+    assert answers(taken)
+    taken.close()
+    spares.close()
+
+
+def test_a_deadline_moves_by_what_the_waiting_is_interrupted_for(server: Zygote) -> None:
+    worker, calls = server.fork({}), []
+
+    def meanwhile() -> float:
+        calls.append(time.monotonic())
+        return 0.05 if len(calls) < 20 else 0.0
+
+    assert answers(worker)
+    halt = processes.Halt(worker.pid)
+    halt.hold()
+    start = time.monotonic()
+    with pytest.raises(WorkerEnded, match=r"within 0\.2 s"):
+        worker.ask({"op": "warm", "device": "cpu"}, 0.2, meanwhile=meanwhile)
+    assert 1.0 < time.monotonic() - start < 5
+    halt.release()
+    worker.close()
+
+
+TWICE = """
+import torch
+torch.set_default_dtype(torch.float64)
+torch.set_num_threads(1)
+torch.backends.cudnn.benchmark = True
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * {factor}
+"""
+
+
+def test_a_reference_gets_the_process_of_the_one_before_empty(server: Zygote, tmp_path: Path) -> None:
+    spares = Spares(server, "cpu", {}, 1)
+    load = {"op": "load", "entry": "Model", "construct": True, "init": {"t": "list", "items": []}, "seed": 1}
+    load |= {"device": "cpu", "threads": 0, "train_mode": None, "tf32": [False, False], "way": "", "builds": False}
+    spares.fill()
+    twin = spares.take_twin()
+    for factor in (2, 3):
+        path = twin.folder / f"reference_{factor}.py"
+        path.write_text(TWICE.format(factor=factor))
+        assert "error" not in twin.ask({**load, "path": str(path)}, 60)
+        assert spares.give_back(twin)
+        assert kept(server.folder)[-1] == twin.pid
+        assert spares.take_twin() is twin
+        assert "NoneType" in str(twin.ask({"op": "batch", "calls": 1, "wait": 0}, 60)["error"])
+    processes.Halt(twin.pid).hold()
+    os.kill(twin.pid, signal.SIGKILL)
+    time.sleep(0.2)
+    assert not spares.give_back(twin)
+    twin.close()
     spares.close()
 
 
@@ -114,7 +199,10 @@ def test_verdicts_are_those_of_workers_made_when_needed_and_nothing_is_left() ->
         expected = [Status.CORRECT, Status.WRONG, Status.CORRECT, Status.RUNTIME_ERROR, Status.CORRECT]
         assert [one.status for one in found] == expected
         session._closing.result(timeout=30)
-        assert jobs(session.zygote) <= 2  # the stock for the next one
+        # the stock for the next one, and the reference's process
+        folders = {folder.name.split("-")[1] for folder in session.zygote.folder.glob("job-*")}
+        assert len(folders) == len(kept(session.zygote.folder)) == 3
+        assert session.spares._twin is not None
     finally:
         folder: Path = session.zygote.folder
         session.close()

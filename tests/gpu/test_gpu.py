@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import gymnasium as gym
 import pytest
@@ -13,6 +14,7 @@ from programs import QUICK, task
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.protocols import Allclose, Deadlines
 from kernelgym_env.evaluation.result import Status
+from kernelgym_env.evaluation.spares import kept
 from kernelgym_env.evaluation.submission import Submission
 from kernelgym_env.tasks import load_task, rl
 
@@ -75,11 +77,16 @@ def test_memory_comes_back(judge, pool):
         "self.z = torch.empty(20 << 30, dtype=torch.uint8, device='cuda'); y = torch.empty_like(x)",
     )
     assert judge(hog).status is Status.CORRECT
+    (server,) = processes.children(judge_pid)
+    spares = kept(Path(f"/proc/{server}/cwd").resolve())
+    deadline = time.monotonic() + 20
+    # what is left is the fork server, and what is kept for the next evaluation
+    while set(processes.descendants(judge_pid)) - {server, *spares, *processes.descendants(*spares)}:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
     used = subprocess.run(query, capture_output=True, text=True, timeout=60)
     assert int(used.stdout.split()[0]) < 8 * 1024
-    # what is left is the fork server alone
-    assert len(processes.descendants(judge_pid)) == 1
 
 
 def test_integer_targets_work(judge):
