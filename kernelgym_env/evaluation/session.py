@@ -44,7 +44,7 @@ from kernelgym_env.evaluation.reference import Reference, TaskError, derive_seed
 from kernelgym_env.evaluation.result import Evaluation, Finding, Status, Timing
 from kernelgym_env.evaluation.retest import Timed, time_submission
 from kernelgym_env.evaluation.roofline import Work, count_work, floor_us, is_loose, machine
-from kernelgym_env.evaluation.room import Room, is_short, needed_bytes
+from kernelgym_env.evaluation.room import Room, is_short, largest_bytes, needed_bytes
 from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.sandbox.trial import settle
 from kernelgym_env.evaluation.sandbox.warden import SandboxError
@@ -96,7 +96,7 @@ class Session:
         self._closer = ThreadPoolExecutor(1, thread_name_prefix="closer")
         self._closing: Future[None] | None = None
         self.room = None if self.kind == "cpu" else Room(device, torch.cuda.get_device_properties(device).total_memory)
-        self._inputs: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
 
     def _look(self) -> tuple[dict[str, str], dict[str, str]]:
         """Describe the device; what workers must know of it."""
@@ -145,7 +145,7 @@ class Session:
         """
         if self.room is None:
             return self._evaluate(submission, secret, number)
-        needed = needed_bytes(self._input_bytes(submission))
+        needed = needed_bytes(self._largest_bytes(submission))
         with self.room.hold(needed):
             try:
                 evaluation = self._evaluate(submission, secret, number)
@@ -168,18 +168,13 @@ class Session:
         why = "the device's memory did not suffice beside other judges"
         return dataclasses.replace(evaluation, provenance={**evaluation.provenance, "judged_alone": why})
 
-    def _input_bytes(self, submission: Submission) -> int:
-        """Bytes of a set of the task's inputs, 0 where they are not known without drawing them."""
+    def _largest_bytes(self, submission: Submission) -> int:
+        """`largest_bytes` of the task as it is judged here."""
         task = submission.task.for_device(self.kind)
-        if task.hash not in self._inputs:
-            _make_room(self._inputs)
-            try:
-                reference = Reference(task, "meta", 0, get_protocol("strict"))
-                with torch.device("meta"):
-                    self._inputs[task.hash] = reference.case_of(list(reference.module.get_inputs())).size
-            except Exception:  # code that does not work on such a device, or not at all, which is told when judged
-                self._inputs[task.hash] = 0
-        return self._inputs[task.hash]
+        if task.hash not in self._sizes:
+            _make_room(self._sizes)
+            self._sizes[task.hash] = largest_bytes(task)
+        return self._sizes[task.hash]
 
     def _wait_closed(self) -> None:
         """Wait until the processes of the evaluation before have ended."""

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from kernelgym_env.evaluation.locks import Shares
-from kernelgym_env.evaluation.protocols import get_protocol
-from kernelgym_env.evaluation.reference import Reference
-from kernelgym_env.evaluation.room import Room, needed_bytes
-from kernelgym_env.tasks import load_task
+from kernelgym_env.evaluation.room import Room, largest_bytes, needed_bytes
+from kernelgym_env.tasks import Task
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLDS = """
@@ -101,9 +99,45 @@ def test_a_room_is_shared_by_need():
         pass
 
 
-def test_the_size_of_inputs_is_known_without_drawing_them():
-    task = load_task("KernelGym/RowSum").for_device("cuda")
-    reference = Reference(task, "meta", 0, get_protocol("strict"))
-    inputs = reference.draw(0)
-    assert all(value.is_meta for value in inputs)
-    assert reference.case(0).size >= sum(value.nbytes for value in inputs) > 1 << 20
+SIZES = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, wide):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros({weight}))
+
+    def forward(self, x):
+        {work}
+        return {{"y": [x @ x.T, x]}}
+
+
+def get_inputs():
+    return [torch.randn({rows}, 64)]
+
+
+def get_init_inputs():
+    return [1]
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "weight", "work", "elements"),
+    [
+        (4096, 1, "", 4096 * 4096 + 4096 * 64),  # the output
+        (8, 1 << 20, "", 1 << 20),
+        (1 << 20, 1, "return x.sum()", 64 << 20),
+        (4096, 1, "x.sum().item()", 4096 * 64),  # the output is not known: the inputs
+        (4096, 1, "raise SystemExit", 4096 * 64),
+        (4096, 1, "for _ in range(10_000_000):\n            x = x + 1", 4096 * 64),
+    ],
+)
+def test_the_largest_of_a_task_is_known_without_memory(rows, weight, work, elements):
+    task = Task("Sizes/One", SIZES.format(rows=rows, weight=weight, work=work))
+    assert largest_bytes(task) == pytest.approx(4 * elements, rel=0.001)
+
+
+def test_nothing_is_known_of_a_task_that_does_not_load():
+    assert largest_bytes(Task("Sizes/None", "import no_such_module\n" + SIZES.format(rows=1, weight=1, work=""))) == 0
