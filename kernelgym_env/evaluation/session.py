@@ -272,7 +272,8 @@ class Session:
     def _close_later(self, judging: Judging) -> None:
         """Have its processes end behind the next evaluation's back, and those of the one before have ended by now."""
         judging.stop()
-        judging.quiet.leave()
+        if self.kind != "cpu":  # to end takes a CPU's time, but none of a GPU's
+            judging.quiet.leave()
         self._wait_closed()
         self._closing = self._closer.submit(judging.wait_closed)
 
