@@ -78,7 +78,7 @@ class Spares:
         self._note()
 
     def rest(self) -> None:
-        """Have those that are not ready stand still until `fill`, while nobody looks after them."""
+        """Have those that are not ready stand still until one is wanted, while nobody looks after them."""
         self._resting.enter_context(self.still())
 
     @contextmanager
@@ -99,6 +99,7 @@ class Spares:
             ZygoteError: if the fork server is gone.
             SandboxError: if the sandbox is incomplete, and must not be.
         """
+        self._resting.close()
         while self._workers:
             worker = self._workers[0]
             worker.settle(_PATIENCE_S, meanwhile)  # it stays in the stock, where it can be held still
@@ -114,7 +115,10 @@ class Spares:
     def take_twin(self, meanwhile: Meanwhile | None = None) -> Worker:
         """The process that was given back, or another one if there is none; see `take`."""
         twin, self._twin = self._twin, None
-        return twin if twin is not None and not twin.gone else self.take(meanwhile)
+        if twin is not None and twin.gone:
+            twin.close()
+            twin = None
+        return self.take(meanwhile) if twin is None else twin
 
     def give_back(self, twin: Worker, meanwhile: Meanwhile | None = None) -> bool:
         """Empty a process of the reference and keep it for the next evaluation.
@@ -136,6 +140,8 @@ class Spares:
                 return False
         except (WorkerEnded, WorkerLost):
             return False
+        for path in twin.folder.glob("*.py"):
+            path.unlink()  # there will be many
         self._twin = twin
         self._note()
         return True

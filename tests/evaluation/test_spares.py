@@ -87,6 +87,9 @@ def test_those_that_rest_go_on_later(server: Zygote) -> None:
     spares.rest()
     time.sleep(0.5)
     assert all(held(worker) for worker in spares._workers)
+    assert answers(first := spares.take())
+    first.close()
+    spares.rest()
     spares.fill()
     taken = spares.take()
     assert answers(taken)
@@ -159,13 +162,19 @@ def test_a_reference_gets_the_process_of_the_one_before_empty(server: Zygote, tm
         assert "error" not in twin.ask({**load, "path": str(path)}, 60)
         assert spares.give_back(twin)
         assert kept(server.folder)[-1] == twin.pid
+        assert not path.exists()
         assert spares.take_twin() is twin
         assert "NoneType" in str(twin.ask({"op": "batch", "calls": 1, "wait": 0}, 60)["error"])
-    processes.Halt(twin.pid).hold()
+    assert spares.give_back(twin)
     os.kill(twin.pid, signal.SIGKILL)
     time.sleep(0.2)
-    assert not spares.give_back(twin)
-    twin.close()
+    other = spares.take_twin()  # it died meanwhile
+    assert other is not twin
+    assert not twin.folder.exists()
+    os.kill(other.pid, signal.SIGKILL)
+    time.sleep(0.2)
+    assert not spares.give_back(other)
+    other.close()
     spares.close()
 
 
