@@ -1,6 +1,7 @@
 """Files that are written as a whole, the names that they are found by, and what is in them.
 
 - `replacing`, `write_whole` -- replace a file so that nobody meets half of it.
+- `write_new` -- the same for a file that is not to be there yet.
 - `locked` -- a folder that one process at a time may write in.
 - `digest` -- the same text for the same plain data.
 - `finite` -- plain data that JSON has a form for.
@@ -8,6 +9,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -25,7 +27,7 @@ try:
 except ImportError:  # Windows has no flock; one process at a time may write there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["digest", "finite", "locked", "replacing", "write_whole"]
+__all__ = ["digest", "finite", "locked", "replacing", "write_new", "write_whole"]
 
 
 @contextmanager
@@ -33,15 +35,19 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
     """A new, empty file beside `path`, which takes its place when the block ends; its folder must be there.
 
     Args:
-        path: the file to be replaced.
+        path: the file to be replaced; where it is a link, the one that it points to.
         private: whether only its owner may read it; else the process's umask says who may.
 
     Yields:
         The path of the new file. If the block raises, it is removed, and `path` stays as it was.
 
     Raises:
-        OSError: if the folder cannot be written; nothing is left behind then.
+        OSError: if the folder cannot be written, or the path is that of a device, a pipe or a folder; nothing is left
+            behind then.
     """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "It is no regular file", str(path))
     new = path.parent / f".writing-{secrets.token_hex(8)}"
     os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if private else 0o666))
     try:
@@ -85,6 +91,21 @@ def write_whole(path: Path, text: str, *, private: bool = True) -> None:
     """
     with replacing(path, private=private) as new:
         new.write_text(text, encoding="utf-8")
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file at once for all readers, unless there is one; its folder must be there.
+
+    Raises:
+        FileExistsError: if there is one, which stays as it is; of several that write at once, one succeeds.
+        OSError: if the folder cannot be written; nothing is left behind then.
+    """
+    whole = path.parent / f".writing-{secrets.token_hex(8)}"
+    try:
+        whole.write_text(text, encoding="utf-8")
+        os.link(whole, path)
+    finally:
+        whole.unlink(missing_ok=True)
 
 
 def digest(data: Mapping[str, Any]) -> str:

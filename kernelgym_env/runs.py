@@ -33,7 +33,7 @@ from kernelgym_env.episode import Episode, Turn
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.feedback import at_level
 from kernelgym_env.evaluation.result import Evaluation
-from kernelgym_env.keeping import locked, write_whole
+from kernelgym_env.keeping import locked, write_new
 from kernelgym_env.limits import MAX_SOURCE_CHARS, clip
 from kernelgym_env.policies.base import Action, Policy
 from kernelgym_env.prompts import messages
@@ -163,7 +163,13 @@ class Run:
         new = replace(plan, run_id=f"{self.folder.resolve().name}-{secrets.token_hex(4)}")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(path, json.dumps(asdict(new), indent=1) + "\n", private=False)
+            write_new(path, json.dumps(asdict(new), indent=1) + "\n")
+        except FileExistsError:
+            if path.exists():  # another process was faster by a moment
+                return self.start(plan)
+            raise InvalidOptionError(
+                f"The folder {str(self.folder)!r} cannot be made: a file is in its place."
+            ) from None
         except OSError as error:
             raise InvalidOptionError(f"The folder {str(self.folder)!r} cannot be made: {error.strerror}.") from error
         return new
