@@ -48,7 +48,7 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "It is no regular file", str(path))
-    new = path.parent / f".writing-{secrets.token_hex(8)}"
+    new = _beside(path)
     os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if private else 0o666))
     try:
         yield new
@@ -56,6 +56,10 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
     except BaseException:
         new.unlink(missing_ok=True)
         raise
+
+
+def _beside(path: Path) -> Path:
+    return path.parent / f".writing-{secrets.token_hex(8)}"
 
 
 @contextmanager
@@ -100,7 +104,7 @@ def write_new(path: Path, text: str) -> None:
         FileExistsError: if there is one, which stays as it is; of several that write at once, one succeeds.
         OSError: if the folder cannot be written; nothing is left behind then.
     """
-    whole = path.parent / f".writing-{secrets.token_hex(8)}"
+    whole = _beside(path)
     try:
         whole.write_text(text, encoding="utf-8")
         os.link(whole, path)

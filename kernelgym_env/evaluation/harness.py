@@ -293,7 +293,11 @@ class _Harness:
         return {"ok": True}
 
     def do_unload(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Forget all that was loaded, and what it set for the whole process: for trusted sources, one after another."""
+        """Forget all that was loaded, and what it set for the whole process: for trusted sources, one after another.
+
+        It is ``ok`` if the process can serve another one: if this one loaded, and the device has no error.
+        """
+        sound = self.model is not None and not self.watch.failures
         self.model = self.last = self.flush = None
         self.arguments = []
         sys.modules.pop(_MODULE, None)
@@ -302,8 +306,10 @@ class _Harness:
             buffer.close()
         self.buffers.clear()
         self.settings.restore()
-        give_back(self.device)
-        return {"ok": True}
+        self._sync()
+        if self.device != "cpu":
+            torch.cuda.empty_cache()  # nobody counts with it while the process waits
+        return {"ok": sound}
 
     def _attach_tracer(self) -> None:
         try:

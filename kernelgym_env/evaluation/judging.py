@@ -442,7 +442,10 @@ class Judging:
         return tensors
 
     def twin(self, task_source: str, weight_seed: int, init: dict[str, Any], *, way: str = "") -> Worker:
-        """Fork a process for the reference, run in one of `ways`; its answer is due when timing starts."""
+        """Have a process load the reference, to run in one of `ways`; its answer is due when timing starts.
+
+        With workers made ahead it is the one of the evaluation before, where there is one.
+        """
         if self.spares is not None and not way:
             worker = self.spares.take_twin(self.give_way)
             self.workers.append(worker)
@@ -486,14 +489,19 @@ class Judging:
 
     def stop(self) -> None:
         """Tell all processes to end, but for the reference's, which the next evaluation gets; `wait_closed` is due."""
-        twin, self._twin = self._twin, None
-        if twin is not None and self.spares is not None and self.spares.give_back(twin, self.give_way):
-            self.workers.remove(twin)
-        if self.spares is not None:
-            self.spares.rest()
         self.zygote.note_ending(self.workers)
+        twin, self._twin = self._twin, None
         for worker in self.workers:
-            worker.stop()
+            if worker is not twin:
+                worker.stop()
+        if self.spares is None:
+            return
+        if twin is not None:
+            if self.spares.give_back(twin, self.give_way):
+                self.workers.remove(twin)
+            else:
+                twin.stop()
+        self.spares.rest()
 
     def close(self) -> None:
         """Have all processes end, wait until they have, and free the shared memory."""

@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kernelgym_env.evaluation.locks import Turn, device_lock
+from kernelgym_env.evaluation.locks import Turn
 
 __all__ = ["Quiet"]
 
 _LONGEST_WAIT_S = 900.0
 _LOCK, _ASKED = "quiet", "quiet-asked"
-_POLL_S, _TURN_S = 0.004, 2.0
+_POLL_S, _TURN_S, _BUSY_S = 0.004, 2.0, 0.1
 
 
 class Quiet:
@@ -37,6 +37,7 @@ class Quiet:
         self._together = Turn(device, "checking", lock=_LOCK, shared=True)
         self._alone = Turn(device, "timing", lock=_LOCK)
         self._asks = Turn(device, "wanting to time", lock=_ASKED, shared=True)
+        self._unleased = Turn(device)
         self._here = False
 
     def enter(self) -> None:
@@ -102,22 +103,27 @@ class Quiet:
                 time.sleep(_POLL_S)
             if not asking:
                 self._asks.take(_LONGEST_WAIT_S)
-            with device_lock(self._device, timeout_s=_LONGEST_WAIT_S):
-                yield
+            yield
         finally:
-            self._alone.give()
+            self._give_all()
             self._asks.give()
         if here:
             self.enter()
 
     def _take_idle(self, idle: Callable[[], bool]) -> bool:
-        """Take the device if nobody has it, and it does nothing; whether it is so."""
+        """Take the device if no judge has it, once no lease has, and keep it if it does nothing; whether it is so."""
         if not self._alone.try_take():
             return False
+        self._unleased.take(_LONGEST_WAIT_S)  # before a look at it: who has a lease works until it is asked
         if idle():
             return True
-        self._alone.give()
+        self._give_all()
+        time.sleep(_BUSY_S)
         return False
+
+    def _give_all(self) -> None:
+        self._unleased.give()
+        self._alone.give()
 
 
 def _in_turn(waited_s: float) -> bool:

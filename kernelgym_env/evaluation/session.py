@@ -292,10 +292,11 @@ class Session:
             # while the candidate imports (or compiles) and constructs, the judge prepares its own side, and where there
             # are cores for it the reference's twin does too
             twin = judging.twin(task.source, weights, reference.init_tree) if measured and _MANY_CORES else None
+            reference.construct()
+            judging.give_way()
+            self._probe(reference, probe)
+            judging.give_way()
             cases = []
-            for step in (reference.construct, partial(self._probe, reference, probe)):
-                step()
-                judging.give_way()
             for seed in (first, second) if protocol.trials > 1 else (first,):
                 cases.append(reference.case(seed))
                 judging.give_way()

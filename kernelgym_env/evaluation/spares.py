@@ -83,7 +83,7 @@ class Spares:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Within the block those that are not ready yet stand still: making a context is use of the device."""
+        """Within the block they stand still: making a context is use of the device."""
         with ExitStack() as each:
             for worker in self._workers:
                 each.enter_context(worker.still())
@@ -104,6 +104,7 @@ class Spares:
             worker = self._workers[0]
             worker.settle(_PATIENCE_S, meanwhile)  # it stays in the stock, where it can be held still
             self._workers.popleft()
+            self._note()
             try:
                 if "error" not in worker.wait(0.0) and not worker.gone:
                     return worker
@@ -115,6 +116,7 @@ class Spares:
     def take_twin(self, meanwhile: Meanwhile | None = None) -> Worker:
         """The process that was given back, or another one if there is none; see `take`."""
         twin, self._twin = self._twin, None
+        self._note()
         if twin is not None and twin.gone:
             twin.close()
             twin = None

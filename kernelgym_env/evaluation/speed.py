@@ -171,7 +171,7 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     theirs = _Twin(twin, way.command, inputs.for_twin(twin), places, late=way.each, warm=warm, excess_us=less)
     start = time.perf_counter()
     # what stands still while inputs are written, caches emptied and the other side timed cannot work ahead
-    with judging.alone(), candidate.still(), twin.still():
+    with candidate.still(), twin.still(), judging.alone():
         waited = time.perf_counter() - start
         judging.stages.current = "timing"
         most = way.most_calls(reference)
@@ -291,7 +291,7 @@ def measure_way(
                 Side(side, way.command, inputs.for_twin(side), late=way.each, warm=not reference.mutates, excess_us=us)
                 for side, us in zip((worker, twin), _excess_us(worker, twin), strict=True)
             )
-            with judging.alone(), worker.still(), twin.still(), way.with_places(judging, None, twin, worker):
+            with worker.still(), twin.still(), judging.alone(), way.with_places(judging, None, twin, worker):
                 most = way.most_calls(reference)
                 result = measure(ours, theirs, protocol, rng, most_calls=most, each=way.each, between=lambda: None)
         except RuntimeError as problem:

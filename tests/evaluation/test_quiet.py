@@ -12,6 +12,7 @@ import pytest
 from programs import QUICK, RIGHT, TASK
 
 from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.evaluation.locks import Turn
 from kernelgym_env.evaluation.quiet import Quiet
 from kernelgym_env.evaluation.result import Status
 from kernelgym_env.evaluation.submission import Submission
@@ -159,11 +160,15 @@ def test_a_device_that_still_works_is_left_to_the_others_meanwhile(runtime):
     checks, looks = Quiet("cpu"), []
 
     def idle():
+        assert not Turn("cpu").try_take()  # a lease has been asked for it before
         looks.append(time.monotonic())
         return len(looks) > 3
 
     with Quiet("cpu").alone(idle):
         assert len(looks) == 4
+    free = Turn("cpu")
+    assert free.try_take()
+    free.give()
     checks.enter()
     assert not checks.asked
 

@@ -164,13 +164,20 @@ def test_a_reference_gets_the_process_of_the_one_before_empty(server: Zygote, tm
         assert kept(server.folder)[-1] == twin.pid
         assert not path.exists()
         assert spares.take_twin() is twin
+        assert twin.pid not in kept(server.folder)
         assert "NoneType" in str(twin.ask({"op": "batch", "calls": 1, "wait": 0}, 60)["error"])
+    path.write_text(TWICE.format(factor=4))
+    assert "error" not in twin.ask({**load, "path": str(path)}, 60)
     assert spares.give_back(twin)
     os.kill(twin.pid, signal.SIGKILL)
     time.sleep(0.2)
     other = spares.take_twin()  # it died meanwhile
     assert other is not twin
     assert not twin.folder.exists()
+    path = other.folder / "reference.py"
+    path.write_text("raise RuntimeError")
+    assert "error" in other.ask({**load, "path": str(path)}, 60)
+    assert not spares.give_back(other)  # it may be in any state
     os.kill(other.pid, signal.SIGKILL)
     time.sleep(0.2)
     assert not spares.give_back(other)
