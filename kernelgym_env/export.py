@@ -25,7 +25,7 @@ from typing import Any
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.evaluation.canonical import program_hash
 from kernelgym_env.evaluation.result import Status
-from kernelgym_env.keeping import finite, replacing
+from kernelgym_env.keeping import finite, named, replacing
 from kernelgym_env.prompts import extract_source
 from kernelgym_env.replay import replay
 from kernelgym_env.store import TurnRecord
@@ -104,8 +104,7 @@ def write_rows(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) 
             different types in one column, or texts that are no Unicode.
         OSError: if the file cannot be written.
     """
-    target = Path(path).expanduser()
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target = named(path)
     with replacing(target) as new:
         if is_parquet(target):
             _write_parquet(new, rows)

@@ -2,6 +2,7 @@
 
 - `replacing`, `write_whole` -- replace a file so that nobody meets half of it.
 - `write_new` -- the same for a file that is not to be there yet.
+- `named` -- the file that a user means by a path to write to.
 - `locked` -- a folder that one process at a time may write in.
 - `digest` -- the same text for the same plain data.
 - `finite` -- plain data that JSON has a form for.
@@ -27,7 +28,7 @@ try:
 except ImportError:  # Windows has no flock; one process at a time may write there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["digest", "finite", "locked", "replacing", "write_new", "write_whole"]
+__all__ = ["digest", "finite", "locked", "named", "replacing", "write_new", "write_whole"]
 
 
 @contextmanager
@@ -35,19 +36,16 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
     """A new, empty file beside `path`, which takes its place when the block ends; its folder must be there.
 
     Args:
-        path: the file to be replaced; where it is a link, the one that it points to.
+        path: the file to be replaced. A link or a pipe of this name is replaced too, not followed: what lies in a cache
+            may be somebody else's work. Where a user named the path, `named` comes first.
         private: whether only its owner may read it; else the process's umask says who may.
 
     Yields:
         The path of the new file. If the block raises, it is removed, and `path` stays as it was.
 
     Raises:
-        OSError: if the folder cannot be written, or the path is that of a device, a pipe or a folder; nothing is left
-            behind then.
+        OSError: if the folder cannot be written, or the path is that of a folder; nothing is left behind then.
     """
-    path = path.resolve()
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "It is no regular file", str(path))
     new = _beside(path)
     os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if private else 0o666))
     try:
@@ -60,6 +58,23 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
 
 def _beside(path: Path) -> Path:
     return path.parent / f".writing-{secrets.token_hex(8)}"
+
+
+def named(path: str | Path) -> Path:
+    """The file that a user means by a path to write to; its folder is made.
+
+    Args:
+        path: with `~` for the user's folder; where it is a link, what it points to is meant.
+
+    Raises:
+        OSError: if it is that of a device, a pipe or a folder, which a file must not take the place of, or its folder
+            cannot be made.
+    """
+    file = Path(path).expanduser().resolve()
+    if file.exists() and not file.is_file():
+        raise OSError(errno.EINVAL, "It is no regular file", str(path))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
 
 
 @contextmanager

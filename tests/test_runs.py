@@ -19,7 +19,6 @@ import pytest
 
 from kernelgym_env import pools
 from kernelgym_env.errors import InvalidOptionError, UnknownNameError
-from kernelgym_env.keeping import write_whole
 from kernelgym_env.policies.base import Action
 from kernelgym_env.policies.choosing import SamplerPolicy, make_policy
 from kernelgym_env.pools.simulated import SimulatedPool
@@ -241,19 +240,6 @@ def test_those_that_start_a_run_at_once_agree_on_its_plan(tmp_path):
             found = [future.result() for future in [threads.submit(start) for _ in range(4)]]
         assert {one.run_id for one in found} == {run.plan().run_id}
         assert [path.name for path in run.folder.iterdir()] == [PLAN]
-
-
-def test_a_file_that_replaces_another_one_follows_links_and_spares_what_is_no_file(tmp_path):
-    real, link, pipe = (tmp_path / name for name in ("real", "link", "pipe"))
-    link.symlink_to(real)
-    os.mkfifo(pipe)
-    write_whole(link, "text")
-    assert link.is_symlink()
-    assert real.read_text() == "text"
-    with pytest.raises(OSError, match="no regular file"):
-        write_whole(pipe, "text")
-    assert pipe.is_fifo()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "real"]
 
 
 @pytest.mark.parametrize(

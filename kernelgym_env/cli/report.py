@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-from pathlib import Path
 
 from rich.table import Table
 
 from kernelgym_env.cli.output import OK, console, print_json
 from kernelgym_env.errors import InvalidOptionError
-from kernelgym_env.keeping import write_whole
+from kernelgym_env.keeping import named, write_whole
 from kernelgym_env.reports.page import as_html
 from kernelgym_env.reports.report import Report, load, make_report
 
@@ -76,10 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write(name: str, page: str) -> None:
-    path = Path(name).expanduser()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, page, private=False)
+        write_whole(named(name), page, private=False)
     except OSError as error:
         raise InvalidOptionError(f"{name!r} cannot be written: {error.strerror or error}.") from error
 

@@ -12,7 +12,7 @@ from kernelgym_env.cli.options import add_device, name_of
 from kernelgym_env.cli.output import NEGATIVE, OK, console, errors, print_json, progress
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.protocols import get_protocol, protocol_names
-from kernelgym_env.keeping import write_whole
+from kernelgym_env.keeping import named, write_whole
 from kernelgym_env.tasks.model import Task
 from kernelgym_env.tasks.synth import OPERATORS, generate
 from kernelgym_env.tasks.synth.sift import check_band, sift
@@ -117,6 +117,6 @@ def _sifted(arguments: argparse.Namespace, tasks: list[Task], refused: dict[str,
 
 def _write(path: Path, tasks: Iterable[Task]) -> None:
     try:
-        write_whole(path, "".join(json.dumps(task.to_dict()) + "\n" for task in tasks))
+        write_whole(named(path), "".join(json.dumps(task.to_dict()) + "\n" for task in tasks), private=False)
     except OSError as error:
         raise InvalidOptionError(f"Tasks cannot be written to {str(path)!r}: {error.strerror}.") from error
