@@ -60,7 +60,7 @@ def _beside(path: Path) -> Path:
     return path.parent / f".writing-{secrets.token_hex(8)}"
 
 
-def named(path: str | Path) -> Path:
+def named(path: str | os.PathLike[str]) -> Path:
     """The file that a user means by a path to write to; its folder is made.
 
     Args:

@@ -12,7 +12,7 @@ sides are views.
 - `skeleton` -- what two outputs must share.
 - `ordered_keys` -- the order in which a dict is walked.
 - `give_back` -- what torch keeps of a device's memory, where that gets short.
-- `span` -- how many elements a strided tensor reaches over.
+- `span` -- how many elements a strided tensor reaches over; `view` -- the tensor itself.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ __all__ = [
     "ordered_keys",
     "skeleton",
     "span",
+    "view",
 ]
 
 ALIGN = 512
@@ -165,11 +166,7 @@ class Buffer:
 
     def tensor(self, leaf: dict[str, Any]) -> torch.Tensor:
         """The view that a tensor's description stands for."""
-        dtype, shape, stride = _DTYPES[leaf["dtype"]], leaf["shape"], leaf["stride"]
-        count = span(shape, stride)
-        start = leaf["offset"]
-        flat = self.bytes[start : start + count * dtype.itemsize].view(dtype)
-        return flat.as_strided(shape, stride) if count else flat.new_empty(shape)
+        return view(self.bytes, leaf)
 
     def raw(self, leaf: dict[str, Any]) -> torch.Tensor:
         """The bytes of a densely stored tensor, in the order in which they lie."""
@@ -186,6 +183,15 @@ class Buffer:
             torch.cuda.current_stream(self.device)  # makes the context current in this thread
             _Driver().call("cuMemFree_v2" if self._owner else "cuIpcCloseMemHandle", ctypes.c_uint64(self._pointer))
             self._pointer = 0
+
+
+def view(data: torch.Tensor, leaf: dict[str, Any]) -> torch.Tensor:
+    """The tensor that a description stands for, as a view of bytes, shape [at least its last byte]."""
+    dtype, shape, stride = _DTYPES[leaf["dtype"]], leaf["shape"], leaf["stride"]
+    count = span(shape, stride)
+    start = leaf["offset"]
+    flat = data[start : start + count * dtype.itemsize].view(dtype)
+    return flat.as_strided(shape, stride) if count else flat.new_empty(shape)
 
 
 def give_back(device: torch.device | str) -> None:

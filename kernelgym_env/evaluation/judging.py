@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from kernelgym_env.evaluation.buffers import ALIGN, Buffer, build, is_description, leaves, skeleton
+from kernelgym_env.evaluation.buffers import ALIGN, Buffer, build, is_description, leaves, skeleton, view
 from kernelgym_env.evaluation.building.service import Build, Builder
 from kernelgym_env.evaluation.correctness import Verdict, compare_all
 from kernelgym_env.evaluation.evidence import Evidence
@@ -391,8 +391,16 @@ class Judging:
             self.command(worker, {"op": "inputs", "tree": case.tree}, self.protocol.deadlines.import_s)
             self._shown[worker.pid] = case.tree
 
-    def compare(self, answer: dict[str, Any], case: Case, reference: Reference, start: int = 0) -> Verdict:
-        """Hold an answer, and what lies in the output buffer from a byte on, against a case with expected values.
+    def compare(
+        self, answer: dict[str, Any], case: Case, reference: Reference, lying: torch.Tensor | None = None
+    ) -> Verdict:
+        """Hold an answer against a case with expected values.
+
+        Args:
+            answer: how the worker describes its output.
+            case: what it was given.
+            reference: the trusted side.
+            lying: the output's bytes; None for those that lie in the output buffer.
 
         Raises:
             WorkerEnded: if the answer has no known form.
@@ -409,37 +417,8 @@ class Judging:
         for (path, value), got in zip(case.values, plain, strict=True):
             if not _same_value(value, got):
                 return Verdict(False, math.inf, f"{path}: the value differs from the reference's.")
-        return compare_all(self.outputs("out", wanted, found, start), case.expected, self.protocol)
-
-    def refuse_wrong(self, answer: dict[str, Any], case: Case, reference: Reference, start: int = 0) -> None:
-        """Compare what a call gave that was timed, and which lies in the output buffer from a byte on.
-
-        Raises:
-            Outcome: if it is wrong.
-        """
-        reference.expect(case)
-        verdict = self.compare(answer, case, reference, start)
-        if not verdict.ok:
-            raise Outcome(Status.WRONG, f"In a timed call: {verdict.message}", finding="D8")
-
-    def outputs(self, name: str, wanted: list[Any], found: list[Any], start: int = 0) -> list[torch.Tensor]:
-        """The tensors in an output buffer from a byte on, laid out as the worker says it left them.
-
-        Raises:
-            WorkerEnded: if it claims strides that do not fit.
-        """
-        tensors = []
-        for (_, leaf), (_, told) in zip(wanted, found, strict=True):
-            if leaf["t"] != "tensor":
-                continue
-            stride = told.get("stride")
-            if not _is_dense(leaf["shape"], stride):
-                raise WorkerEnded("garbage", "it claims strides that do not fit its output")
-            # where there is one element, no step is taken, and any number may stand there
-            stride = [by if extent > 1 else 1 for extent, by in zip(leaf["shape"], stride, strict=True)]
-            place = {**leaf, "stride": stride, "offset": leaf["offset"] + start}
-            tensors.append(self.buffers[name].tensor(place))
-        return tensors
+        data = self.buffers["out"].bytes if lying is None else lying
+        return compare_all(_laid_out(data, wanted, found), case.expected, self.protocol)
 
     def twin(self, task_source: str, weight_seed: int, init: dict[str, Any], *, way: str = "") -> Worker:
         """Have a process load the reference, to run in one of `ways`; its answer is due when timing starts.
@@ -525,6 +504,25 @@ def flushed(protocol: Protocol) -> dict[str, int]:
     """Bytes that a worker on a GPU overwrites to empty its cache, and of the room in which their place is drawn."""
     flush = protocol.flush_mib << 20
     return {"flush": flush, "room": flush + FLUSH_PLACES * FLUSH_STEP}
+
+
+def _laid_out(data: torch.Tensor, wanted: list[Any], found: list[Any]) -> list[torch.Tensor]:
+    """The tensors in an output's bytes, laid out as the worker says it left them.
+
+    Raises:
+        WorkerEnded: if it claims strides that do not fit.
+    """
+    tensors = []
+    for (_, leaf), (_, told) in zip(wanted, found, strict=True):
+        if leaf["t"] != "tensor":
+            continue
+        stride = told.get("stride")
+        if not _is_dense(leaf["shape"], stride):
+            raise WorkerEnded("garbage", "it claims strides that do not fit its output")
+        # where there is one element, no step is taken, and any number may stand there
+        stride = [by if extent > 1 else 1 for extent, by in zip(leaf["shape"], stride, strict=True)]
+        tensors.append(view(data, {**leaf, "stride": stride}))
+    return tensors
 
 
 def _is_dense(shape: list[int], stride: Any) -> bool:

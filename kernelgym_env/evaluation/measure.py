@@ -119,13 +119,11 @@ class Measured:
         speedup: median of the pair ratios reference / candidate, with its 95% interval.
         low: lower end.
         high: upper end.
-        busy_s: seconds in which the sides were running or got their inputs.
     """
 
     speedup: float
     low: float
     high: float
-    busy_s: float
 
 
 def measure(
@@ -153,15 +151,11 @@ def measure(
     Raises:
         WorkerEnded: if a side does not answer in time.
     """
-    busy = 0.0
 
     def run(side: Side, calls: int) -> list[float]:
-        nonlocal busy
-        start = time.perf_counter()
         times: list[float] = []
         for _ in range(calls if each else 1):
             times += side.time(1 if each else calls, protocol.deadlines.run_s)
-        busy += time.perf_counter() - start
         return times
 
     first = [min(run(side, 1)) for side in (reference, candidate)]
@@ -187,8 +181,7 @@ def measure(
             speedup, low, high = pair_ratio(reference.blocks, candidate.blocks)
             if spent > protocol.budget_s or (high - low) / 2 <= protocol.target_width * speedup:
                 break
-    speedup, low, high = pair_ratio(reference.blocks, candidate.blocks)
-    return Measured(speedup, low, high, busy)
+    return Measured(*pair_ratio(reference.blocks, candidate.blocks))
 
 
 def _orders(rng: random.Random) -> Iterator[bool]:

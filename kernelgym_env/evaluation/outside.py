@@ -33,6 +33,7 @@ from collections.abc import Callable, Sequence
 from kernelgym_env.evaluation import processes
 from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.judging import Judging
+from kernelgym_env.evaluation.owed import Answer, Owed
 from kernelgym_env.evaluation.reference import Reference
 from kernelgym_env.evaluation.statistics import bootstrap_median, pair_ratio
 from kernelgym_env.evaluation.workers import Worker
@@ -67,7 +68,9 @@ _SLACK_S = {"slope": 3e-6, "single": 50e-6}
 """What a GPU's call may seem to take longer from outside: a launch after the other, and the way to the device's end."""
 
 
-def outside_us(judging: Judging, worker: Worker, contents: Contents, reference: Reference, reported_us: float) -> float:
+def outside_us(
+    judging: Judging, worker: Worker, contents: Contents, reference: Reference, owed: Owed, reported_us: float
+) -> float:
     """Microseconds that a call of the worker's model takes at the least, by a clock that it cannot reach.
 
     Of several measurements the least counts; none follows once one of them agrees with what was reported.
@@ -77,44 +80,49 @@ def outside_us(judging: Judging, worker: Worker, contents: Contents, reference: 
         worker: the process.
         contents: makes the inputs.
         reference: delivers them.
+        owed: gets the answer to one call on new inputs, to be compared.
         reported_us: what the worker reported.
 
     Raises:
         WorkerEnded: if the worker does not answer in time.
-        Outcome: if a call raises, or its output on new inputs is wrong.
+        Outcome: if a call raises.
     """
     enough = reported_us * DISAGREE * 1e-6
     bound = _thread_s if judging.device == "cpu" else _device_s
     # a reference that overwrites its inputs is called once on each
-    seconds = bound(_Batches(judging, worker), _Fresh(judging, worker, contents, reference), enough, reference.mutates)
+    fresh = _Fresh(judging, worker, contents, reference, owed)
+    seconds = bound(_Batches(judging, worker), fresh, enough, reference.mutates)
     return max(seconds, 0.0) * 1e6
 
 
 class _Fresh:
-    """Inputs that the worker has never seen, and whether it computed on them."""
+    """Inputs that the worker has never seen, and what it computed on them."""
 
-    def __init__(self, judging: Judging, worker: Worker, contents: Contents, reference: Reference) -> None:
+    def __init__(self, judging: Judging, worker: Worker, contents: Contents, reference: Reference, owed: Owed) -> None:
         self._judging = judging
         self._worker = worker
         self._contents = contents
         self._reference = reference
+        self._owed = owed
         self._case = contents.case
 
     def give(self) -> None:
         """Write new inputs."""
         self._case = self._contents.mixed()
-        self._judging.buffers["out"].bytes.fill_(0xFF)
+        self._judging.buffers["out"].bytes[: self._reference.out_size].fill_(0xFF)
         self._judging.present(self._worker, self._case, self._reference)
 
     def check(self) -> None:
-        """Compare what the worker's last call gave.
+        """Have what the worker's last call gave compared.
 
         Raises:
-            Outcome: if it is wrong.
+            Outcome: if it raised.
         """
         message = {"op": "last", "out": self._reference.out_tree}
         answer = self._judging.command(self._worker, message, self._judging.protocol.deadlines.run_s)
-        self._judging.refuse_wrong(answer, self._case, self._reference)
+        lying = self._judging.buffers["out"].bytes[: self._reference.out_size].clone()
+        case = self._case
+        self._owed.insist(Answer(answer, lying, lambda: case))
 
 
 class _Batches:

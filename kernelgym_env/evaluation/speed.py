@@ -30,6 +30,7 @@ from kernelgym_env.evaluation.judging import FLUSH_PLACES, FLUSH_STEP, Judging, 
 from kernelgym_env.evaluation.measure import Given, Side, measure
 from kernelgym_env.evaluation.neighbours import compare, look
 from kernelgym_env.evaluation.outside import DISAGREE, hidden_us, outside_us, overstated, supported
+from kernelgym_env.evaluation.owed import Answer, Owed
 from kernelgym_env.evaluation.reference import Case, Reference, TaskError
 from kernelgym_env.evaluation.statistics import rerun_interval, timing
 from kernelgym_env.evaluation.timing_rules import reported, timing_rule
@@ -37,8 +38,6 @@ from kernelgym_env.evaluation.workers import Worker, WorkerEnded, ending, judges
 
 __all__ = ["measure_way", "prepare", "resolved", "time_both"]
 
-_FEWEST_CHECKS, _MOST_DUE = 3, 4
-_CHECKING_SHARE, _SHARE_AT_FIRST = 0.25, 0.7
 _NEAR = 0.5
 _UNRESOLVED = 0.5
 _RUN_IN_CALLS, _RUN_IN_S = (1, 4, 45), 0.5
@@ -87,20 +86,15 @@ class _Way:
             return 1
         return sys.maxsize if self.each else self.places
 
-    @contextmanager
-    def with_places(self, judging: Judging, candidate: Worker | None, *trusted: Worker) -> Iterator[None]:
-        """Within the block all have memory for what many calls return, behind it for one: others need it too."""
-
-        def take(places: int) -> None:
-            step = self.command["step"]
-            if candidate is not None:
-                judging.take_outputs([candidate], places, step, trusted=False)
-            with _trusted() if candidate is not None else nullcontext():
-                judging.take_outputs(trusted, places, step, trusted=True)
-
-        take(self.places)
-        yield
-        take(1)
+    def take_places(self, judging: Judging, places: int, candidate: Worker | None, *trusted: Worker) -> None:
+        """Give all memory for what so many calls return. Other judges need it too, so it is taken for as long as one
+        measures, and behind that for one call.
+        """
+        step = self.command["step"]
+        if candidate is not None:
+            judging.take_outputs([candidate], places, step, trusted=False)
+        with _trusted() if candidate is not None else nullcontext():
+            judging.take_outputs(trusted, places, step, trusted=True)
 
 
 def prepare(judging: Judging, twin: Worker, contents: Contents, reference: Reference) -> None:
@@ -164,28 +158,32 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     assert candidate is not None
     way = _Way.of(judging, reference)
     inputs = _Inputs(judging, candidate, reference, contents, way, rng)
+    owed = inputs.owed
     places = _Places(rng, 0 if judging.device == "cpu" or reference.mutates else reference.out_size)
     more, less = _excess_us(candidate, twin)
     warm = not reference.mutates
     mine = Side(candidate, way.command, inputs.for_candidate, places, late=way.each, warm=warm, excess_us=more)
     theirs = _Twin(twin, way.command, inputs.for_twin(twin), places, late=way.each, warm=warm, excess_us=less)
-    start = time.perf_counter()
     # what stands still while inputs are written, caches emptied and the other side timed cannot work ahead
-    with candidate.still(), twin.still(), judging.alone():
-        waited = time.perf_counter() - start
-        judging.stages.current = "timing"
-        most = way.most_calls(reference)
-        with way.with_places(judging, candidate, twin), _looked_at(judging):
-            result = measure(
-                mine, theirs, judging.protocol, rng, most_calls=most, each=way.each, between=inputs.compare
-            )
-        began = time.perf_counter()
-        reported_us = statistics.median(value for block in mine.blocks for value in block)
-        factor = _overstated(judging, mine, theirs, inputs.contents, reference, reported_us, result.speedup)
-        judging.stages.add("timing", time.perf_counter() - began)
-        ended = time.perf_counter()
-    judging.stages.add("queue", waited + time.perf_counter() - ended)
-    judging.stages.add("timing", result.busy_s)
+    with candidate.still(), twin.still():
+        asked = time.perf_counter()
+        with judging.alone():
+            began = time.perf_counter()
+            judging.stages.current = "timing"
+            most = way.most_calls(reference)
+            way.take_places(judging, way.places, candidate, twin)
+            with _looked_at(judging):
+                result = measure(
+                    mine, theirs, judging.protocol, rng, most_calls=most, each=way.each, between=owed.between
+                )
+            reported_us = statistics.median(value for block in mine.blocks for value in block)
+            factor = _overstated(judging, mine, theirs, inputs, reported_us, result.speedup)
+            ended = time.perf_counter()
+        judging.stages.add("timing", ended - began)
+        judging.stages.add("queue", began - asked + time.perf_counter() - ended)
+        way.take_places(judging, 1, candidate, twin)
+        with judging.stages.time("correctness"):
+            owed.settle(ended - began)
     slower = [[value * factor for value in block] for block in mine.blocks]
     share, micro = _RUN_TO_RUN[way.clock]
     between = math.hypot(share, micro / reported_us)
@@ -291,9 +289,12 @@ def measure_way(
                 Side(side, way.command, inputs.for_twin(side), late=way.each, warm=not reference.mutates, excess_us=us)
                 for side, us in zip((worker, twin), _excess_us(worker, twin), strict=True)
             )
-            with worker.still(), twin.still(), judging.alone(), way.with_places(judging, None, twin, worker):
-                most = way.most_calls(reference)
-                result = measure(ours, theirs, protocol, rng, most_calls=most, each=way.each, between=lambda: None)
+            with worker.still(), twin.still():
+                with judging.alone():
+                    most = way.most_calls(reference)
+                    way.take_places(judging, way.places, None, twin, worker)
+                    result = measure(ours, theirs, protocol, rng, most_calls=most, each=way.each, between=lambda: None)
+                way.take_places(judging, 1, None, twin, worker)
         except RuntimeError as problem:
             return Baseline(problem=str(problem)[:_PROBLEM_CHARS])
         except WorkerEnded as ended:
@@ -317,15 +318,7 @@ def _ready(judging: Judging, worker: Worker, contents: Contents, reference: Refe
     judging.present(worker, contents.case, reference)
 
 
-def _overstated(
-    judging: Judging,
-    side: Side,
-    twin: Side,
-    contents: Contents,
-    reference: Reference,
-    reported_us: float,
-    speedup: float,
-) -> float:
+def _overstated(judging: Judging, side: Side, twin: Side, inputs: _Inputs, reported_us: float, speedup: float) -> float:
     """Factor by which the candidate's own clock overstates its speed; 1 where both clocks agree."""
     on_cpu = judging.device == "cpu"
     hidden = hidden_us(side.beyond_us, twin.beyond_us, on_cpu=on_cpu)
@@ -339,7 +332,7 @@ def _overstated(
         "supported": left,
     }
     for _ in range(2):
-        outside = outside_us(judging, side.worker, contents, reference, reported_us)
+        outside = outside_us(judging, side.worker, inputs.contents, inputs.reference, inputs.owed, reported_us)
         found = overstated(reported_us, outside)
         if found <= DISAGREE:
             factor = 1.0
@@ -402,17 +395,15 @@ class _Inputs:
         self.reference = reference
         self.contents = contents
         self.way = way
-        self._checks = 0
-        self._checking_s = 0.0
-        self._began = time.perf_counter()
-        self._due: list[_Due] = []
         self._rng = rng
+        sets = 2 if "other" in judging.buffers else 1
+        held = 2 * reference.out_size + sets * judging.buffers["in"].size
+        self.owed = Owed(judging, reference, held, rng)
 
     def for_candidate(self, calls: int) -> Given:
-        """New contents, often nearly those of the call before; answers of some calls are due to be compared.
+        """New contents, often nearly those of the call before; answers of some calls are to be compared.
 
-        Which ones, nobody else knows. They are compared later: the device is warmer after that, and it must not be one
-        side alone that finds it so.
+        Which ones, nobody else knows.
         """
         self.judging.buffers["out"].bytes.fill_(0xFF)
         swaps, write, at = self._contents(self.candidate, calls)
@@ -422,23 +413,18 @@ class _Inputs:
             told = answer.get("outputs")
             if not isinstance(told, list) or len(told) != calls or not all(isinstance(one, dict) for one in told):
                 raise WorkerEnded("garbage", f"it did not describe {calls} outputs")
-            if not self._looks():
-                return
-            # the last call's is always there, as what earlier ones left behind may be in it
-            for call in sorted({self._rng.randrange(calls), calls - 1}):
-                place = call * self.way.command["step"]
-                lying = self.judging.buffers["out"].bytes[place : place + self.way.command["step"]].clone()
-                self._due.append(_Due(told[call], lying, partial(at, call)))
+            self.owed.offer(partial(self._answers, told, at))
 
         return Given(swaps, write, check)
 
-    def _looks(self) -> bool:
-        """Whether to compare once more; without some of the first calls, so that none is known to be let off."""
-        if len(self._due) >= _MOST_DUE:
-            return False
-        if self._checks < _FEWEST_CHECKS:
-            return self._rng.random() < _SHARE_AT_FIRST
-        return self._checking_s < _CHECKING_SHARE * (time.perf_counter() - self._began) and self._rng.random() < 0.5
+    def _answers(self, told: list[dict[str, Any]], at: Callable[[int], Case]) -> list[Answer]:
+        """Those of two calls; the last call's is always there, as what earlier ones left behind may be in it."""
+        step = self.way.command["step"]
+        lying = self.judging.buffers["out"].bytes
+        return [
+            Answer(told[call], lying[call * step : (call + 1) * step].clone(), partial(at, call))
+            for call in sorted({self._rng.randrange(len(told)), len(told) - 1})
+        ]
 
     def for_twin(self, twin: Worker) -> Callable[[int], Given]:
         """New contents likewise; its answers are not looked at."""
@@ -465,26 +451,3 @@ class _Inputs:
         self.judging.present(worker, case, self.reference)
         if self.way.flush is not None:
             self.way.flush.fill_(1)
-
-    def compare(self) -> None:
-        """Compare the answers that are due.
-
-        Raises:
-            Outcome: if one is wrong.
-        """
-        due, self._due = self._due, []
-        start = time.perf_counter()
-        for one in due:
-            self.judging.buffers["out"].bytes[: one.lying.numel()].copy_(one.lying)
-            self.judging.refuse_wrong(one.answer, one.case(), self.reference)
-            self._checks += 1
-        self._checking_s += time.perf_counter() - start
-
-
-@dataclass(frozen=True)
-class _Due:
-    """An answer that is to be compared: how the worker describes it, its bytes, and what it was given."""
-
-    answer: dict[str, Any]
-    lying: torch.Tensor
-    case: Callable[[], Case]
