@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +266,10 @@ class Judging:
             raise Outcome(Status.COMPILE_ERROR, f"{self._discreet(text)}\n{error.get('where')}")
         raise Outcome(Status.RUNTIME_ERROR, f"{without_values(text)}\n{error.get('where')}")
 
+    def clock_s(self) -> float:
+        """Seconds since some moment, without those in which this evaluation waited for others."""
+        return time.perf_counter() - self.stages.seconds.get("queue", 0.0)
+
     def give_way(self) -> float:
         """Let other judges time on the device if one wants to; all that this evaluation started stands still meanwhile.
 
@@ -293,13 +296,23 @@ class Judging:
         """Within the block nobody else uses the device, other judges and what is made for the next evaluation included.
 
         Raises:
+            WorkerEnded: if what keeps the device busy is the candidate's, and does not end in the time of a call.
             TimeoutError: as `Quiet.alone`.
         """
-        with (
-            self.spares.still() if self.spares is not None else nullcontext(),
-            self.quiet.alone(partial(is_idle, self.device)),
-        ):
+        with self.spares.still() if self.spares is not None else nullcontext(), self.quiet.alone(self._is_idle):
             yield
+
+    def _is_idle(self) -> bool:
+        """Whether the device does nothing.
+
+        If not, the candidate is waited for: a kernel that it has started has no deadline of its own once a command is
+        answered, and everybody would wait for it.
+        """
+        if is_idle(self.device):
+            return True
+        if self.candidate is not None:
+            self.command(self.candidate, {"op": "batch", "calls": 0, "wait": 0}, self.protocol.deadlines.run_s)
+        return False
 
     # correctness
 
@@ -424,6 +437,9 @@ class Judging:
         """Have a process load the reference, to run in one of `ways`; its answer is due when timing starts.
 
         With workers made ahead it is the one of the evaluation before, where there is one.
+
+        Raises:
+            RuntimeError: if the process is gone; none of a submission's doing.
         """
         if self.spares is not None and not way:
             worker = self.spares.take_twin(self.give_way)
@@ -431,7 +447,10 @@ class Judging:
             self._twin = worker
         else:
             worker = self._fork(None)
-        worker.post({**self._load(worker.folder, task_source, "Model", weight_seed, init), "way": way})
+        try:
+            worker.post({**self._load(worker.folder, task_source, "Model", weight_seed, init), "way": way})
+        except WorkerEnded as ended:
+            raise RuntimeError(f"the reference's own process ended: {ended.detail}") from ended
         return worker
 
     # plumbing

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -140,10 +140,10 @@ class Spares:
             twin.settle(_EMPTY_S, meanwhile)
             if twin.ask({"op": "unload"}, _EMPTY_S, meanwhile=meanwhile).get("ok") is not True:
                 return False
-        except (WorkerEnded, WorkerLost):
+            for path in twin.folder.glob("*.py"):
+                path.unlink()  # there will be many
+        except (WorkerEnded, WorkerLost, OSError):  # the last also where others timed for too long
             return False
-        for path in twin.folder.glob("*.py"):
-            path.unlink()  # there will be many
         self._twin = twin
         self._note()
         return True
@@ -151,7 +151,8 @@ class Spares:
     def _note(self) -> None:
         """Write down who is kept, for `kept`."""
         workers = [*self._workers, *([self._twin] if self._twin else [])]
-        (self._zygote.folder / _LIST).write_text(" ".join(str(worker.pid) for worker in workers))
+        with suppress(OSError):  # on a full disk nothing depends on it
+            (self._zygote.folder / _LIST).write_text(" ".join(str(worker.pid) for worker in workers))
 
     def close(self) -> None:
         """End all."""

@@ -259,7 +259,8 @@ class Zygote:
         """Write down what is about to end, for `ending`: a device's counters go on to name it for a while."""
         pids = [pid for worker in workers if not worker.gone for pid in (worker.pid, *processes.below(worker.pid))]
         self._ending.append(pids)
-        (self.folder / _ENDING).write_text(" ".join(str(pid) for pids in self._ending for pid in pids))
+        with contextlib.suppress(OSError):  # on a full disk they end all the same
+            (self.folder / _ENDING).write_text(" ".join(str(pid) for pids in self._ending for pid in pids))
 
     def close(self) -> None:
         """End the fork server and everything below it; remove its folder."""
@@ -466,9 +467,7 @@ class Worker:
                 if self.serve is None or "build" not in message:
                     return message
                 end += self._serve(message["build"], end - time.monotonic())
-            elif control in ready:
-                continue
-            elif self._status in ready:
+            elif self._status in ready and control not in ready:
                 raise self._end("")
             elif left <= 0:
                 self.kill()

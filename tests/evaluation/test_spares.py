@@ -185,6 +185,27 @@ def test_a_reference_gets_the_process_of_the_one_before_empty(server: Zygote, tm
     spares.close()
 
 
+def test_where_nothing_can_be_written_workers_are_made_and_ended_all_the_same(server: Zygote) -> None:
+    places = [server.folder / "kept", server.folder / "ending"]
+    for place in places:
+        place.unlink(missing_ok=True)
+        place.mkdir()  # so that no file can be written there
+    spares = Spares(server, "cpu", {}, 1)
+    try:
+        spares.fill()
+        twin = spares.take_twin()
+        assert answers(twin)
+        server.note_ending([twin])
+        (twin.folder / "reference.py").mkdir()  # which cannot be unlinked
+        assert not spares.give_back(twin)
+        twin.close()
+    finally:
+        spares.close()
+        for place in places:
+            place.rmdir()
+    assert jobs(server) == 0
+
+
 def test_one_that_has_died_meanwhile_is_replaced(server: Zygote) -> None:
     spares = Spares(server, "cpu", {}, 2)
     spares.fill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
+import itertools
 import math
 import os
 import resource
@@ -150,6 +151,34 @@ harness.sock.sendall(sent)
         answer = worker.ask({**command, "device": "cpu", "threads": 0, "tf32": [False, False], "builds": False}, 60)
         assert worker.launch_us == 3.5
         assert answer["launch_us"] == {"more": 1}  # what is no such figure, or a second one, is taken for the answer
+    finally:
+        worker.close()
+
+
+def test_bytes_that_trickle_in_neither_move_the_deadline_nor_keep_the_judge_from_giving_way(server: Zygote) -> None:
+    worker, asked = server.fork({}), []
+    source = """
+import struct, sys, time
+
+frame = sys._getframe()
+while "command" not in frame.f_locals:
+    frame = frame.f_back
+sock = frame.f_locals["self"].sock
+sock.sendall(struct.pack("<I", 100_000))
+while True:
+    sock.sendall(b" ")
+    time.sleep(0.001)
+"""
+    path = worker.folder / "submission.py"
+    path.write_text(source)
+    path.chmod(0o644)
+    command = {"op": "load", "path": str(path), "entry": "json", "construct": False, "init": None, "seed": 0}
+    command |= {"device": "cpu", "threads": 0, "tf32": [False, False], "builds": False}
+    try:
+        with pytest.raises(WorkerEnded, match="no answer within 1 s"):
+            worker.ask(command, 1.0, meanwhile=lambda: asked.append(time.monotonic()) or 0.0)
+        assert len(asked) > 20
+        assert max(later - earlier for earlier, later in itertools.pairwise(asked)) < 0.2
     finally:
         worker.close()
 
