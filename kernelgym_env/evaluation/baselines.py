@@ -10,7 +10,6 @@ eager reference itself takes another time than it did then, by more than drift e
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym_env import settings
+from kernelgym_env.evaluation.keyed_files import KeyedFiles
 from kernelgym_env.evaluation.result import Timing
-from kernelgym_env.keeping import digest, write_whole
 
 __all__ = ["DRIFT", "Baseline", "BaselineCache"]
 
@@ -70,15 +69,14 @@ class BaselineCache:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder or settings.cache_dir() / "baselines"
+        self._files = KeyedFiles(folder or settings.cache_dir() / "baselines")
 
     def load(self, key: Mapping[str, Any]) -> dict[str, Baseline]:
         """What is stored under a key, by the name of the way; nothing where there is no readable file."""
         try:
-            data = json.loads(self._path(key).read_text(encoding="utf-8"))
-            return {name: _baseline(one) for name, one in data["baselines"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return {}  # none, or one that a crash or another version left: measured again
+            return {name: _baseline(one) for name, one in (self._files.load(key) or {}).items()}
+        except (TypeError, KeyError, AttributeError):
+            return {}  # one that another version left: measured again
 
     def save(self, key: Mapping[str, Any], baselines: Mapping[str, Baseline]) -> None:
         """Replace what is stored under a key, at once for all readers.
@@ -86,14 +84,7 @@ class BaselineCache:
         Raises:
             OSError: if the folder cannot be written.
         """
-        path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        document = {"key": dict(key), "baselines": {name: asdict(one) for name, one in baselines.items()}}
-        write_whole(path, json.dumps(document, indent=1))
-
-    def _path(self, key: Mapping[str, Any]) -> Path:
-        name = digest(key)
-        return self._folder / name[:2] / f"{name}.json"
+        self._files.save(key, {name: asdict(one) for name, one in baselines.items()})
 
 
 def _baseline(data: Mapping[str, Any]) -> Baseline:

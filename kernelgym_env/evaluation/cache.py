@@ -6,17 +6,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import stat
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.evaluation.keyed_files import KeyedFiles
 from kernelgym_env.evaluation.result import Evaluation, Status
-from kernelgym_env.keeping import digest, write_whole
+from kernelgym_env.keeping import digest
 
 __all__ = ["KEPT", "EvaluationCache"]
 
@@ -32,9 +30,6 @@ KEPT = frozenset(
 )
 """What would come out again. A fault, a timeout and a crash may be the machine's doing, an invalid task is the task's,
 and a format error costs nothing."""
-
-_LARGEST = 1 << 24  # bytes of a file
-_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class EvaluationCache:
@@ -62,20 +57,21 @@ class EvaluationCache:
             raise InvalidOptionError(f"limit of a cache must be an integer of at least 1, got {limit!r}.")
         self.folder = None if folder is None else Path(folder).expanduser()
         self.limit = limit
-        self._ignored = 0
+        self._files = None if self.folder is None else KeyedFiles(self.folder)
+        self._odd = 0
         self._kept: dict[str, Evaluation] = {}
         self._lock = threading.Lock()
 
     @property
     def ignored(self) -> int:
         """Files that were there and could not be trusted."""
-        return self._ignored
+        return self._odd + (0 if self._files is None else self._files.ignored)
 
     def load(self, key: Mapping[str, Any]) -> Evaluation | None:
         """What is kept under a key of plain data; None where there is nothing."""
+        if self._files is not None:
+            return self._read(self._files, key)
         name = digest(key)
-        if self.folder is not None:
-            return self._read(self._path(name), key)
         with self._lock:
             found = self._kept.pop(name, None)
             if found is not None:
@@ -93,10 +89,10 @@ class EvaluationCache:
         """
         if evaluation.status not in KEPT:
             return False
-        name = digest(key)
-        if self.folder is not None:
-            self._write(self._path(name), key, evaluation)
+        if self._files is not None:
+            self._files.save(key, evaluation.to_dict())
             return True
+        name = digest(key)
         with self._lock:
             self._kept.pop(name, None)
             self._kept[name] = evaluation
@@ -104,35 +100,16 @@ class EvaluationCache:
                 del self._kept[next(iter(self._kept))]
         return True
 
-    def _path(self, name: str) -> Path:
-        assert self.folder is not None
-        return self.folder / name[:2] / f"{name}.json"
-
-    def _read(self, path: Path, key: Mapping[str, Any]) -> Evaluation | None:
+    def _read(self, files: KeyedFiles, key: Mapping[str, Any]) -> Evaluation | None:
+        data = files.load(key)
+        if data is None:
+            return None
         try:
-            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-                    raise ValueError("not a file of this user")
-                if status.st_mode & _WRITABLE_BY_OTHERS or status.st_size > _LARGEST:
-                    raise ValueError("others may write it, or it is too large")
-                data = json.loads(file.read(_LARGEST + 1))
-            if data["key"] != json.loads(json.dumps(key)) or data["digest"] != digest(data["evaluation"]):
-                raise ValueError("not what was written")
-            evaluation = Evaluation.from_dict(data["evaluation"])
-            if evaluation.status not in KEPT:
-                raise ValueError("an outcome that is not kept")
-            return evaluation
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            evaluation = Evaluation.from_dict(data)
+        except (ValueError, KeyError, TypeError, AttributeError):  # of another version
+            evaluation = None
+        if evaluation is None or evaluation.status not in KEPT:
             with self._lock:
-                self._ignored += 1
+                self._odd += 1
             return None
-
-    @staticmethod
-    def _write(path: Path, key: Mapping[str, Any], evaluation: Evaluation) -> None:
-        data = evaluation.to_dict()
-        document = {"key": dict(key), "digest": digest(data), "evaluation": data}
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(path, json.dumps(document))
+        return evaluation

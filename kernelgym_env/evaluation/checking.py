@@ -212,10 +212,10 @@ def check_laws(judging: Judging, case: Case, reference: Reference, book: LawBook
         book.learn(reference, case)
         if reference.out_size + case.size > _LARGE_BYTES:
             case.forget()  # one set of expected values at a time
-    for index, name in enumerate(book.order(seed)):
+    for name in book.order(seed):
         if tried >= protocol.law_trials or time.thread_time() - start > protocol.law_budget_s:
             return
-        trial, values = (derive_seed(seed.to_bytes(8, "big"), part, index) for part in ("trial", "values"))
+        trial, values = (derive_seed(seed.to_bytes(8, "big"), part, name) for part in ("trial", "values"))
         judging.give_way()
         with judging.stages.time("correctness"):
             varied = book.case(reference, name, values, case) if book.admit(reference, name, trial) else None

@@ -308,8 +308,10 @@ class Contents:
         """Find out how the reference bears to be mixed, and keep to that.
 
         Inputs may belong together in ways that nobody declared, as rows and their sums do. What has to stay whole shows
-        in outputs that are not finite any more, or larger than any before.
+        in outputs that are not finite any more, or larger than any before. What is made afterwards is the same as if it
+        had been known, and `limit` called.
         """
+        drawn = self._rng.getstate()
         while self.varied:
             try:
                 borne = _is_like(reference, self.mixed(), self._cases[0])
@@ -318,7 +320,10 @@ class Contents:
             if borne:
                 break
             self.limit("rows" if any(self._elements) else "whole")
-        return "elements" if any(self._elements) else "rows" if self.varied else "whole"
+        found: Mixing = "elements" if any(self._elements) else "rows" if self.varied else "whole"
+        self._rng.setstate(drawn)
+        self.limit(found)
+        return found
 
     def limit(self, mixing: Mixing) -> None:
         """Mix no more than that: elements and rows, rows only, or nothing."""

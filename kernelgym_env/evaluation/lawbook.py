@@ -13,7 +13,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -77,11 +78,31 @@ class LawBook:
         self.levels: dict[str, int] = {}
         self._usual: _Health | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """What was found, as plain data."""
+        usual = None if self._usual is None else asdict(self._usual)
+        return {"dropped": dict(self.dropped), "levels": dict(self.levels), "usual": usual}
+
+    def add(self, found: Mapping[str, Any]) -> None:
+        """Take over what another book has found for the same task, where this one knows nothing.
+
+        Args:
+            found: from `to_dict`.
+
+        Raises:
+            KeyError, TypeError: if it has another form.
+        """
+        if self._usual is None and found["usual"] is not None:
+            self._usual = _Health(**found["usual"])
+        unknown = set(self.names) - set(self.dropped) - set(self.levels)
+        self.dropped |= {name: str(why) for name, why in found["dropped"].items() if name in unknown}
+        self.levels |= {name: int(level) for name, level in found["levels"].items() if name in unknown}
+
     def order(self, seed: int) -> list[str]:
-        """The laws that are not dropped, in a secret order."""
-        names = [name for name in self.names if name not in self.dropped]
+        """The laws that are not dropped, in a secret order, which does not depend on what is known."""
+        names = list(self.names)
         random.Random(seed).shuffle(names)
-        return names
+        return [name for name in names if name not in self.dropped]
 
     def learn(self, reference: Reference, case: Case) -> None:
         """Note, once, how the reference does on its usual inputs."""

@@ -44,6 +44,7 @@ BASELINES = ("compile", "graph")
 """What a speed may be held against besides eager PyTorch: `torch.compile`, and the reference as one CUDA graph."""
 
 _LONGEST_S = 1_000_000
+_NO_CONSTANTS = ("name", "summary", "source", "baselines", "deadlines")
 _TF32 = {"fp32": (False, False), "tf32": (True, True), "torch": (False, True)}
 
 
@@ -217,6 +218,10 @@ class Protocol:
                 raise unknown_name("protocol constant", name, names)
         custom = self.name if self.name.endswith("+custom") else f"{self.name}+custom"
         return dataclasses.replace(self, **{"name": custom, **changes})
+
+    def constants(self) -> dict[str, Any]:
+        """What measurements and findings depend on: all but names, deadlines and what else is measured."""
+        return {name: value for name, value in self.to_dict().items() if name not in _NO_CONSTANTS}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -6,6 +6,7 @@ Every outcome of a submission is an `Evaluation`; only infrastructure raises.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import platform
@@ -33,10 +34,10 @@ from kernelgym_env.evaluation.checking import (
     renew_weights,
     send_weights,
 )
-from kernelgym_env.evaluation.contents import Contents, Mixing
+from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.feedback import explain, without_values
 from kernelgym_env.evaluation.judging import Judging, Outcome, Stages
-from kernelgym_env.evaluation.lawbook import LawBook
+from kernelgym_env.evaluation.notes import Notes, Probed
 from kernelgym_env.evaluation.ownership import check_attribution, check_denied, check_launches
 from kernelgym_env.evaluation.protocols import Protocol, get_protocol
 from kernelgym_env.evaluation.quiet import Quiet
@@ -60,7 +61,6 @@ __all__ = ["Session"]
 
 _KNOWN_TASKS = 1024
 _MAY_BE_SHORT = (Status.RUNTIME_ERROR, Status.TASK_INVALID)
-_NOT_OF_TIMING = ("name", "summary", "source", "baselines", "deadlines")
 _LARGE_BYTES = 4 << 30
 _MANY_CORES = (os.cpu_count() or 1) >= 4
 
@@ -80,9 +80,6 @@ class Session:
         self.name = name
         self.threads = threads
         self.kind = "cpu" if device == "cpu" else "cuda"
-        self._probed: dict[tuple[str, Protocol], tuple[dict[str, Any], int, bool, Work | None]] = {}
-        self._mixings: dict[tuple[str, Protocol], Mixing] = {}
-        self._books: dict[Any, LawBook] = {}
         interpreter = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""} if self.kind == "cpu" else {}
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         self.sandbox = sandbox or SandboxOptions()
@@ -111,6 +108,11 @@ class Session:
             "cuda": torch.version.cuda or "",
         }
         return hardware, {"TORCH_CUDA_ARCH_LIST": capability}
+
+    @functools.cached_property
+    def notes(self) -> Notes:
+        """What is known of tasks; of versions only a fork server that is up knows."""
+        return Notes(self.hardware, self.zygote.versions)
 
     def prepare(self) -> None:
         """Wait for the fork server, and find out what CUDA needs of the sandbox.
@@ -225,6 +227,7 @@ class Session:
                 self._close_later(judging)
             else:
                 judging.close()  # all that it has printed is needed, or all of the device's memory
+            self.notes.keep()
             give_back(self.device)  # the next task's shared buffers do not come from torch's allocator
         printed = judging.candidate.output if judging.candidate and status is not Status.CORRECT else ""
         if status is not Status.COMPILE_ERROR:  # where a compiler speaks, numbers are the source's own
@@ -294,7 +297,7 @@ class Session:
             twin = judging.twin(task.source, weights, reference.init_tree) if measured and _MANY_CORES else None
             reference.construct()
             judging.give_way()
-            self._probe(reference, probe)
+            work = self._probe(reference, probe).work
             judging.give_way()
             cases = []
             for seed in (first, second) if protocol.trials > 1 else (first,):
@@ -329,11 +332,12 @@ class Session:
         with stages.time("correctness"):
             self._settle(contents, reference)
         check_near(judging, contents, reference, rng, more=twin is None)
-        check_laws(judging, cases[0], reference, self._book(task, protocol), laws)
+        check_laws(judging, cases[0], reference, self.notes.of(task, protocol).book, laws)
         check_denied(judging, cases[0], reference)
         check_attribution(judging, cases[0], reference)
         if twin is not None:
-            self._measure(judging, twin, Timed(reference, contents, rng, weights, matched, self._floor_us(reference)))
+            floor = self._floor_us(work, protocol)
+            self._measure(judging, twin, Timed(reference, contents, rng, weights, matched, floor))
         self._check_shapes(judging, task, secret, number)
         return "" if measured else "Triton ran in its interpreter on the CPU: checked for correctness, not timed."
 
@@ -359,12 +363,11 @@ class Session:
             reference = Reference(other, self.device, weights, judging.protocol)
             check_shape(judging, reference, (first, second), partial(self._probe, seed=probe))
 
-    def _floor_us(self, reference: Reference) -> float:
+    def _floor_us(self, work: Work | None, protocol: Protocol) -> float:
         """The floor of a reference on this device, NaN where it is unknown."""
-        work = self._probed[reference.task.hash, reference.protocol][3]
         if work is None:
             return math.nan
-        return floor_us(work, machine(self.hardware["name"]), loose=is_loose(reference.protocol))
+        return floor_us(work, machine(self.hardware["name"]), loose=is_loose(protocol))
 
     def _baselines(self, judging: Judging, twin: Worker, timed: Timed) -> dict[str, Any]:
         """Figures over the protocol's further baselines, from disk or measured now."""
@@ -376,7 +379,7 @@ class Session:
             "device": self.hardware,
             "threads": self.threads,
             "versions": self.zygote.versions,
-            "protocol": {name: value for name, value in protocol.to_dict().items() if name not in _NOT_OF_TIMING},
+            "protocol": protocol.constants(),
         }
         cache = BaselineCache()
         known = cache.load(key)
@@ -399,31 +402,24 @@ class Session:
                 judging.baseline_problems[name] = known[name].problem
         return found
 
-    def _probe(self, reference: Reference, seed: int) -> None:
+    def _probe(self, reference: Reference, seed: int) -> Probed:
+        """Look at a reference, if that was not done yet."""
         # mode and precision change what the reference gives, the tolerance whether a null answer passes
-        key = (reference.task.hash, reference.protocol)
-        if key not in self._probed:
+        notes = self.notes.of(reference.task, reference.protocol)
+        if notes.probed is None:
             reference.probe(seed)
-            _make_room(self._probed)
-            self._probed[key] = (reference.out_tree, reference.out_size, reference.mutates, _work(reference, seed))
-        reference.out_tree, reference.out_size, reference.mutates, _ = self._probed[key]
+            work = _work(reference, seed)
+            notes.probed = Probed(reference.out_tree, reference.out_size, reference.mutates, work)
+        notes.probed.tell(reference)
+        return notes.probed
 
     def _settle(self, contents: Contents, reference: Reference) -> None:
         """Mix inputs as far as the task bears it."""
-        key = (reference.task.hash, reference.protocol)
-        if key in self._mixings:
-            contents.limit(self._mixings[key])
-            return
-        _make_room(self._mixings)
-        self._mixings[key] = contents.settle(reference)
-
-    def _book(self, task: Task, protocol: Protocol) -> LawBook:
-        """What was found out about the task's value laws, under the constants that enter into it."""
-        key = (task.hash, task.input_laws, protocol)
-        if key not in self._books:
-            _make_room(self._books)
-            self._books[key] = LawBook(task)
-        return self._books[key]
+        notes = self.notes.of(reference.task, reference.protocol)
+        if notes.mixing is None:
+            notes.mixing = contents.settle(reference)
+        else:
+            contents.limit(notes.mixing)
 
 
 def _work(reference: Reference, seed: int) -> Work | None:

@@ -19,7 +19,7 @@ _ELSEWHERE = "at another size of the same task, which the source's constants do 
 
 
 def check_shape(
-    judging: Judging, reference: Reference, seeds: tuple[int, int], learn: Callable[[Reference], None]
+    judging: Judging, reference: Reference, seeds: tuple[int, int], learn: Callable[[Reference], object]
 ) -> None:
     """Judge the submission's values at another size, in a new process that finds what the first one compiled.
 
