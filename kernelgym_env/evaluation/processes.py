@@ -51,12 +51,23 @@ def children(pid: int) -> list[int]:
 def children_of_thread(pid: int, thread: int | None = None) -> list[int]:
     """Children that one thread of a process started, dead ones included; the main thread unless another is named."""
     try:
-        with open(f"/proc/{pid}/task/{thread or pid}/children", encoding="ascii") as file:
-            return [int(child) for child in file.read().split()]
+        return _listed(f"/proc/{pid}/task/{thread or pid}/children")
     except FileNotFoundError:  # the process is gone, or the kernel keeps no such lists
         return children(pid) if thread in (None, pid) else []
     except OSError:
         return []
+
+
+def _listed(path: str, folder: int | None = None) -> list[int]:
+    """The process ids in a file of the kernel's."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        text = b""
+        while part := os.read(fd, 1 << 16):
+            text += part
+    finally:
+        os.close(fd)
+    return [int(pid) for pid in text.split()]
 
 
 def below(pid: int) -> list[int]:
@@ -73,10 +84,25 @@ def below(pid: int) -> list[int]:
 
 
 def _children(pid: int) -> list[int]:
-    with contextlib.suppress(OSError):
-        threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
-        return [child for thread in threads for child in children_of_thread(pid, thread)]
-    return []
+    """Children of all threads of a process; looked at for each command of a measurement, so it has to be quick."""
+    try:
+        folder = os.open(f"/proc/{pid}/task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    found: list[int] = []
+    try:
+        for thread in os.listdir(folder):
+            try:
+                found += _listed(f"{thread}/children", folder)
+            except FileNotFoundError:
+                found += children(pid) if int(thread) == pid else []  # as `children_of_thread`
+            except OSError:
+                continue
+    except OSError:
+        return found
+    finally:
+        os.close(folder)
+    return found
 
 
 def descendants(*pids: int) -> list[int]:

@@ -177,13 +177,14 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
                     mine, theirs, judging.protocol, rng, most_calls=most, each=way.each, between=owed.between
                 )
             reported_us = statistics.median(value for block in mine.blocks for value in block)
-            factor = _overstated(judging, mine, theirs, inputs, reported_us, result.speedup)
+            factor = _clock_factor(judging, candidate, inputs, reported_us)
             ended = time.perf_counter()
         judging.stages.add("timing", ended - began)
         judging.stages.add("queue", began - asked + time.perf_counter() - ended)
         way.take_places(judging, 1, candidate, twin)
         with judging.stages.time("correctness"):
             owed.settle(ended - began)
+    factor = max(factor, _hidden_factor(judging, mine, theirs, reported_us, result.speedup))
     slower = [[value * factor for value in block] for block in mine.blocks]
     share, micro = _RUN_TO_RUN[way.clock]
     between = math.hypot(share, micro / reported_us)
@@ -318,27 +319,32 @@ def _ready(judging: Judging, worker: Worker, contents: Contents, reference: Refe
     judging.present(worker, contents.case, reference)
 
 
-def _overstated(judging: Judging, side: Side, twin: Side, inputs: _Inputs, reported_us: float, speedup: float) -> float:
-    """Factor by which the candidate's own clock overstates its speed; 1 where both clocks agree."""
+def _clock_factor(judging: Judging, worker: Worker, inputs: _Inputs, reported_us: float) -> float:
+    """Factor by which the candidate's own clock overstates its speed by one outside of it; 1 where both agree."""
+    factor = 1.0
+    for _ in range(2):
+        outside = outside_us(judging, worker, inputs.contents, inputs.reference, inputs.owed, reported_us)
+        found = overstated(reported_us, outside)
+        if found <= DISAGREE:
+            return 1.0
+        factor = min(factor, found) if factor > 1 else found
+    return factor
+
+
+def _hidden_factor(judging: Judging, side: Side, twin: Side, reported_us: float, speedup: float) -> float:
+    """Factor by which the candidate's speed is overstated by what commands took beyond reported times; 1 for little."""
     on_cpu = judging.device == "cpu"
     hidden = hidden_us(side.beyond_us, twin.beyond_us, on_cpu=on_cpu)
-    factor, hidden_factor = 1.0, overstated(reported_us, reported_us + hidden)
     left = supported(twin.blocks, side.blocks, side.beyond_us, twin.beyond_us, on_cpu=on_cpu)
-    hidden_factor = max(hidden_factor, overstated(left, speedup))  # times that are wrong in a part of the calls
     judging.beyond_us = {
         "candidate": statistics.median(side.beyond_us),
         "reference": statistics.median(twin.beyond_us),
         "hidden": hidden,
         "supported": left,
     }
-    for _ in range(2):
-        outside = outside_us(judging, side.worker, inputs.contents, inputs.reference, inputs.owed, reported_us)
-        found = overstated(reported_us, outside)
-        if found <= DISAGREE:
-            factor = 1.0
-            break
-        factor = min(factor, found) if factor > 1 else found
-    return max(factor, hidden_factor if hidden_factor > DISAGREE else 1.0)
+    # the latter are times that are wrong in a part of the calls
+    factor = max(overstated(reported_us, reported_us + hidden), overstated(left, speedup))
+    return factor if factor > DISAGREE else 1.0
 
 
 @contextmanager

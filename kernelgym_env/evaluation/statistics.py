@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -85,9 +86,10 @@ def pair_ratio(
         raise ValueError(f"Block pairs needed, got {len(reference)} and {len(candidate)} blocks.")
     logs = []
     for ref, cand in zip(reference, candidate, strict=True):
-        if not len(ref) or not len(cand) or not np.median(ref) > 0 or not np.median(cand) > 0:
+        one, two = (statistics.median(block) if len(block) else 0.0 for block in (ref, cand))
+        if not one > 0 or not two > 0:
             raise ValueError("A block without a positive time has no ratio.")
-        logs.append(math.log(np.median(ref) / np.median(cand)))
+        logs.append(math.log(one / two))
     data = np.asarray(logs)
     rows, columns = np.triu_indices(data.size)
     means = np.sort((data[rows] + data[columns]) / 2)
