@@ -8,6 +8,7 @@ name, option or file given by the user of the package.
 - `InvalidOptionError` -- a value outside its range or of the wrong type.
 - `MissingDataError` -- a task's data is not on this machine; says how to get it.
 - `DownloadError` -- something could not be fetched; says from where and why.
+- `NotRecordedError` -- a turn could not be written; says where and why.
 - `unknown_name` -- builds an `UnknownNameError`.
 """
 
@@ -22,6 +23,7 @@ __all__ = [
     "InvalidOptionError",
     "KernelGymError",
     "MissingDataError",
+    "NotRecordedError",
     "UnknownNameError",
     "unknown_name",
 ]
@@ -48,6 +50,10 @@ class MissingDataError(KernelGymError, FileNotFoundError):
 
 class DownloadError(KernelGymError, OSError):
     """A server did not give what was asked for."""
+
+
+class NotRecordedError(KernelGymError, OSError):
+    """A turn was played and could not be written, e.g. as the disk is full."""
 
 
 def unknown_name(kind: str, value: object, allowed: Iterable[str], *, see: str = "") -> UnknownNameError:

@@ -16,6 +16,8 @@ of an evaluation both are numbers again when read; in a prompt or an action of a
 
 - `TurnRecord` -- one turn.
 - `Store` -- the file.
+- `checked_evaluation` -- the evaluation of a record, with what is wrong in it said.
+- `is_whole` -- whether an episode has all of its turns up to the last recorded one.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelgym_env.errors import InvalidOptionError, unknown_name
+from kernelgym_env.errors import InvalidOptionError, NotRecordedError, unknown_name
 from kernelgym_env.evaluation.canonical import program_hash
 from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.prompts import extract_source
@@ -42,7 +44,7 @@ try:
 except ImportError:  # Windows has no flock; one process at a time may write there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["SCHEMA", "Store", "TurnRecord"]
+__all__ = ["SCHEMA", "Store", "TurnRecord", "checked_evaluation", "is_whole"]
 
 SCHEMA = 1
 """Version of `TurnRecord.to_dict`; a reader refuses a newer one."""
@@ -105,12 +107,15 @@ class TurnRecord:
         """The inverse of `to_dict`. Keys that this version does not know are left out.
 
         Raises:
-            InvalidOptionError: for a newer schema, or a record without the keys that identify a turn.
+            InvalidOptionError: for a newer schema, a record without the keys that identify a turn, or a value that is
+                not what `to_dict` gives.
 
         >>> record = TurnRecord("run", "e1", "KernelGym/RowSum", 1, "prompt", "action", score=float("nan"))
         >>> TurnRecord.from_dict(record.to_dict()).score
         nan
         """
+        if not isinstance(data, Mapping):
+            raise InvalidOptionError(f"Not a record of a turn, which is an object: {_told(data)}.")
         schema = data.get("schema", SCHEMA)
         if not isinstance(schema, int) or schema > SCHEMA:
             raise InvalidOptionError(f"TurnRecord schema {schema!r} is newer than this version reads ({SCHEMA}).")
@@ -118,13 +123,16 @@ class TurnRecord:
         if missing := [key for key in needed if key not in data]:
             raise InvalidOptionError(f"Not a record of a turn: {', '.join(missing)} missing.")
         known = {item.name: data[item.name] for item in fields(cls) if item.name in data}
+        _check_kinds(known, _KINDS)
+        if isinstance(known["turn"], bool) or known["turn"] < 1:
+            raise InvalidOptionError(f"turn must be {_TURN[1]}, got {_told(known['turn'])}.")
         for key in ("score", "reward"):
             if key in known:
-                known[key] = _number(known[key])
+                known[key] = _number(known[key], key)
         if known.get("logprobs") is not None:
-            known["logprobs"] = [_number(value) for value in known["logprobs"]]
+            known["logprobs"] = [_number(value, "logprobs") for value in known["logprobs"]]
         if known.get("evaluation"):
-            known["evaluation"] = _evaluation(known["evaluation"])
+            known["evaluation"] = checked_evaluation(known["evaluation"])
         return cls(**known)
 
 
@@ -151,12 +159,21 @@ class Store:
         """Write one turn at the end of the file.
 
         Raises:
-            InvalidOptionError: for a record that JSON has no form for, or a Parquet file; nothing is written then.
-            OSError: if the file cannot be written.
+            InvalidOptionError: for a record that JSON has no form for or that could not be read again, or a Parquet
+                file; nothing is written then.
+            NotRecordedError: if the file cannot be written, e.g. as the disk is full; it is an `OSError`. What was
+                recorded before stays.
         """
         if is_parquet(self.path):
             raise InvalidOptionError(f"{self.path.name} is compacted; turns are appended to a file of JSON lines.")
         data = _line(record)
+        try:
+            self._write(data)
+        except OSError as error:
+            told = f"Turn {record.turn} of {record.episode_id} cannot be written to {str(self.path)!r}"
+            raise NotRecordedError(f"{told}: {error.strerror or error}.") from error
+
+    def _write(self, data: bytes) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
         try:
@@ -174,12 +191,14 @@ class Store:
         """Every turn, in the order in which they were written; a torn line is skipped.
 
         Raises:
-            InvalidOptionError: for a record of a newer version of this package, or a Parquet file that no store wrote.
+            InvalidOptionError: for a record of a newer version of this package, or with a value that is none of a turn
+                (it names the line, or the row); or a Parquet file that no store wrote.
             FileNotFoundError: if there is no file.
             MissingDataError: for a Parquet file without pyarrow.
         """
         if is_parquet(self.path):
-            yield from (TurnRecord.from_dict(json.loads(text)) for text in _compacted(self.path))
+            for number, text in enumerate(_compacted(self.path), 1):
+                yield _read(text, f"{self.path.name}, row {number}", "row")
             return
         with open(self.path, "rb") as file:
             for number, line in enumerate(file, 1):
@@ -190,7 +209,7 @@ class Store:
                 except ValueError:
                     data = None
                 if isinstance(data, dict):
-                    yield TurnRecord.from_dict(data)
+                    yield _read(data, f"{self.path.name}, line {number}", "line")
                 elif line.endswith(b"\n"):
                     _LOG.warning("%s, line %d is torn and was skipped.", self.path.name, number)
                 # else it may just be written
@@ -207,7 +226,7 @@ class Store:
 
         Raises:
             UnknownNameError: for an unknown status.
-            InvalidOptionError: for a record of a newer version of this package.
+            InvalidOptionError: for a record that cannot be read, see `records`.
             FileNotFoundError: if there is no file.
         """
         allowed = [*(entry.value for entry in Status), ""]
@@ -229,7 +248,7 @@ class Store:
             count: how many at most, at least 1.
 
         Raises:
-            InvalidOptionError: for a count below 1, or a record of a newer version of this package.
+            InvalidOptionError: for a count below 1, or a record that cannot be read, see `records`.
             FileNotFoundError: if there is no file.
         """
         if count < 1:
@@ -284,11 +303,12 @@ class Store:
         """The turns of each episode together, in the order of their first turns.
 
         An episode that was not played to its end is among them; its last record is neither terminated nor truncated.
+        So is one of which a line was lost, see `is_whole`.
         A turn that was recorded again, as a search does behind a fault that it makes good, is as it was recorded last.
         The file is read once and held in memory.
 
         Raises:
-            InvalidOptionError: for a record of a newer version of this package.
+            InvalidOptionError: for a record that cannot be read, see `records`.
             FileNotFoundError: if there is no file.
         """
         found: dict[tuple[str, str], dict[int, TurnRecord]] = {}
@@ -296,6 +316,22 @@ class Store:
             found.setdefault((record.run_id, record.episode_id), {})[record.turn] = record
         for turns in found.values():
             yield [turns[turn] for turn in sorted(turns)]
+
+
+def is_whole(episode: Sequence[TurnRecord]) -> bool:
+    """Whether an episode has each turn up to its last recorded one, so that no line of it was lost in between.
+
+    The turns follow one another and start at 1; where the first one has a `parent`, as in a search, at any number.
+
+    Args:
+        episode: its records by rising turn, at least one, as `Store.episodes` gives them.
+
+    >>> turns = [TurnRecord("run", "e1", "KernelGym/RowSum", turn, "prompt", "action") for turn in (1, 2, 3)]
+    >>> is_whole(turns), is_whole(turns[:2]), is_whole(turns[::2]), is_whole(turns[1:])
+    (True, True, False, False)
+    """
+    first = episode[0].turn if episode[0].parent else 1
+    return all(record.turn == turn for turn, record in enumerate(episode, first))
 
 
 _COLUMNS = (
@@ -339,8 +375,14 @@ def _ends_a_line(descriptor: int) -> bool:
     return size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
 
 
+def _timing(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """A timing of an evaluation, with its numbers back."""
+    return {key: _number(value, f"{key} of {name}") if key.endswith("_us") else value for key, value in data.items()}
+
+
 def _line(record: TurnRecord) -> bytes:
     data = record.to_dict()
+    TurnRecord.from_dict(data)  # what could not be read again would stop every reader of the file
     try:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
     except UnicodeEncodeError:  # a lone surrogate has no form in UTF-8, but an escape
@@ -366,19 +408,95 @@ def _to_json(value: Any, what: str) -> Any:
     raise InvalidOptionError(f"{what} holds a {type(value).__name__}, for which JSON has no form: {value!r:.100}.")
 
 
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
+_TEXT, _TRUTH, _LIST = (str, "a text"), (bool, "true or false"), (list | None, "a list or null")
+_OBJECT, _TURN = (Mapping, "an object"), (int, "a whole number of at least 1")
+_Kinds = Mapping[str, tuple[Any, str]]
+_KINDS: _Kinds = {
+    **dict.fromkeys(("run_id", "episode_id", "task_id", "parent"), _TEXT),
+    **dict.fromkeys(("terminated", "truncated", "valid"), _TRUTH),
+    **dict.fromkeys(("tokens", "logprobs"), _LIST),
+    **dict.fromkeys(("evaluation", "versions"), _OBJECT),
+    "turn": _TURN,
+}
+"""What the values of a record are, and how that is said."""
+
+
+def _check_kinds(data: Mapping[str, Any], kinds: _Kinds) -> None:
+    for key, (kind, wanted) in kinds.items():
+        if key in data and not isinstance(data[key], kind):
+            raise InvalidOptionError(f"{key} must be {wanted}, got {_told(data[key])}.")
+
+
+def _read(data: Any, where: str, what: str) -> TurnRecord:
+    """A record, or its JSON; `where` it stands is said of one that cannot be read, and `what` it is there."""
+    try:
+        return TurnRecord.from_dict(json.loads(data) if isinstance(data, str) else data)
+    except ValueError as error:
+        raise InvalidOptionError(
+            f"{where}: {error} Mend or remove the {what}, or read it with the version of this package that wrote it."
+        ) from error
+
+
+def _told(value: Any) -> str:
+    """A value for a message, cut."""
+    return f"{value!r:.80}"
+
+
+def _number(value: Any, what: str) -> float:
+    """A number as `_to_json` wrote it: null is NaN, and infinity a text."""
+    if value is None:
+        return math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:  # JSON has integers of any length
+            raise InvalidOptionError(f"{what} is too large a number: {_told(value)}.") from None
+    if value in ("inf", "-inf"):
+        return float(value)
+    raise InvalidOptionError(f"{what} must be a number, got {_told(value)}.")
 
 
 _NUMBERS = frozenset(name for name, item in Evaluation.__dataclass_fields__.items() if item.type == "float")
+_PARTS: _Kinds = {
+    **{name: _TEXT for name, item in Evaluation.__dataclass_fields__.items() if item.type == "str"},
+    **dict.fromkeys(("times", "stages_s", "provenance"), _OBJECT),
+    "findings": (list | tuple, "a list"),
+}
+"""The same for the values of an evaluation."""
+_SPEEDUPS = ("speedup", "speedup_compile", "speedup_graph")
+_MOST = 1e12
+"""No speedup reaches it: a second against a picosecond."""
 
 
-def _evaluation(data: Mapping[str, Any]) -> dict[str, Any]:
-    """An evaluation as `Evaluation.to_dict` gave it, with its numbers back."""
-    result: dict[str, Any] = {key: _number(value) if key in _NUMBERS else value for key, value in data.items()}
-    if "times" in result:
-        result["times"] = {
-            name: {key: _number(value) if key.endswith("_us") else value for key, value in timing.items()}
-            for name, timing in result["times"].items()
-        }
+def checked_evaluation(data: Any) -> dict[str, Any]:
+    """An evaluation as a record has it, with its numbers back.
+
+    Args:
+        data: what `Evaluation.to_dict` gave, as JSON has it. Without a status, as of other environments, only what has
+            the name of a number is checked.
+
+    Raises:
+        InvalidOptionError: for what is no evaluation; it says which value is wrong.
+
+    >>> checked_evaluation({"task_id": "a/b", "status": "correct", "speedup": 0})
+    Traceback (most recent call last):
+    kernelgym_env.errors.InvalidOptionError: speedup must be above 0 and below 1e+12, or null, got 0.
+    """
+    if not isinstance(data, Mapping):
+        raise InvalidOptionError(f"An evaluation must be an object, got {_told(data)}.")
+    result: dict[str, Any] = {key: _number(value, key) if key in _NUMBERS else value for key, value in data.items()}
+    if not data.get("status"):
+        return result
+    for key in _SPEEDUPS:
+        if key in result and not (math.isnan(result[key]) or 0 < result[key] < _MOST):
+            raise InvalidOptionError(f"{key} must be above 0 and below {_MOST:g}, or null, got {_told(data[key])}.")
+    _check_kinds(result, _PARTS)
+    try:
+        if "times" in result:
+            result["times"] = {name: _timing(name, timing) for name, timing in result["times"].items()}
+        Evaluation.from_dict(result)
+    except InvalidOptionError:
+        raise
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise InvalidOptionError(f"The evaluation cannot be read: {error}.") from error
     return result

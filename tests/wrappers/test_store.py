@@ -148,7 +148,7 @@ def test_a_record_that_json_has_no_form_for_writes_nothing(store):
 
 def _write(path, name, count):
     store = Store(path)
-    for turn in range(count):
+    for turn in range(1, count + 1):
         store.append(TurnRecord("run", name, "a/b", turn, name * 5_000, "action"))
 
 
@@ -163,7 +163,7 @@ def test_writers_in_processes_and_threads_do_not_mix(store):
     episodes = list(store.episodes())
     assert sorted(episode[0].episode_id for episode in episodes) == list("abcd")
     for episode in episodes:
-        assert [read.turn for read in episode] == list(range(60))
+        assert [read.turn for read in episode] == list(range(1, 61))
         assert {read.prompt for read in episode} == {episode[0].episode_id * 5_000}
 
 
@@ -171,7 +171,7 @@ WRITER = """
 import sys
 from kernelgym_env.store import Store, TurnRecord
 store = Store(sys.argv[1])
-for turn in range(1_000_000):
+for turn in range(1, 1_000_000):
     store.append(TurnRecord("run", sys.argv[2], "a/b", turn, "p" * 200_000, "action"))
     print(turn, flush=True)
 """
@@ -191,8 +191,8 @@ def test_kill_9_loses_no_turn_that_was_appended(store, repo_root):
         os.kill(child.pid, signal.SIGKILL)
         rest, _ = child.communicate(timeout=60)
         said[name] = max([said[name], *map(int, rest.split()[:-1])])
-    store.append(record(0, "last"))
+    store.append(record(1, "last"))
     episodes = {episode[0].episode_id: [read.turn for read in episode] for episode in store.episodes()}
-    assert episodes["last"] == [0]
+    assert episodes["last"] == [1]
     for name, last in said.items():
-        assert episodes[name][: last + 1] == list(range(last + 1))
+        assert episodes[name][:last] == list(range(1, last + 1))
