@@ -6,8 +6,8 @@
   - ``sft``: prompt and reply of the best kept turn of each episode.
   - ``rft``: prompt and reply of every kept turn.
   - ``dpo``: for each prompt the best kept reply, and the worst of the other programs that scored less.
-  - ``turns``: every turn that counts of the episodes that have ended: prompt, response, score, return, advantage,
-    group, log-probabilities, by the formulas of a recipe.
+  - ``turns``: every turn that counts of the episodes that have ended and are whole: prompt, response, score, return,
+    advantage, group, log-probabilities, by the formulas of a recipe.
 
 - `write_rows` -- to JSON lines or Parquet.
 """
@@ -28,7 +28,7 @@ from kernelgym_env.evaluation.result import Status
 from kernelgym_env.keeping import finite, named, replacing
 from kernelgym_env.prompts import extract_source
 from kernelgym_env.replay import replay
-from kernelgym_env.store import TurnRecord
+from kernelgym_env.store import TurnRecord, is_whole
 from kernelgym_env.tasks.files import is_parquet, parquet
 
 __all__ = ["KINDS", "Keep", "export", "write_rows"]
@@ -72,8 +72,8 @@ def export(
         episodes: as `Store.episodes` gives them.
         kind: one of `KINDS`.
         keep: which turns are kept; None keeps those with a score above 0 and no findings, each source once. For
-            ``turns`` it has no effect: credit needs every turn, and so leaves out episodes that go on. In ``dpo`` it is
-            about the chosen ones.
+            ``turns`` it has no effect: credit needs every turn, and so leaves out episodes that go on and those that
+            lack a turn (`is_whole`). In ``dpo`` it is about the chosen ones.
         recipe: whose credit; only for ``turns``.
 
     Raises:
@@ -214,7 +214,7 @@ def _dpo(episodes: Sequence[Sequence[TurnRecord]], keep: Keep) -> list[Row]:
 
 
 def _turns(episodes: Sequence[Sequence[TurnRecord]], recipe: str) -> list[Row]:
-    ended = [episode for episode in episodes if episode[-1].terminated or episode[-1].truncated]
+    ended = [episode for episode in episodes if is_whole(episode) and (episode[-1].terminated or episode[-1].truncated)]
     rows = []
     for credited in replay(ended, [recipe]):
         record = ended[credited["episode"]][credited["turn"] - 1]

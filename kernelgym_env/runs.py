@@ -7,8 +7,8 @@
 
 A turn is written before the next one of its episode starts, under an id that follows from task and sample. So a process
 that is killed loses at most the turns in flight, and whoever goes on finds each recorded turn once and continues the
-episode behind it: the environment's state is made again from the records. An episode that a fault ended is played anew,
-under the next attempt's id.
+episode behind it: the environment's state is made again from the records. An episode that a fault ended, or of which a
+line was lost, is played anew, under the next attempt's id.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kernelgym_env.keeping import locked, write_new
 from kernelgym_env.limits import MAX_SOURCE_CHARS, clip
 from kernelgym_env.policies.base import Action, Policy
 from kernelgym_env.prompts import messages
-from kernelgym_env.store import Store, TurnRecord
+from kernelgym_env.store import Store, TurnRecord, is_whole
 from kernelgym_env.tasks.model import Task
 
 __all__ = ["PLAN", "SEARCH", "TURNS", "Plan", "Run", "Slot", "play", "turn_files"]
@@ -109,7 +109,7 @@ class Slot:
     Attributes:
         task_id: the task.
         sample: which of the task's episodes, from 0.
-        attempt: from 0, one more after each fault.
+        attempt: from 0, one more after each fault, or where a turn was lost from the file.
         played: its recorded turns.
     """
 
@@ -202,7 +202,7 @@ class Run:
         for sample in range(plan.samples):
             for task_id in plan.tasks:
                 slot = Slot(task_id, sample)
-                while (episode := found.get(slot.episode_id)) and episode[-1].truncated:
+                while (episode := found.get(slot.episode_id)) and (episode[-1].truncated or not is_whole(episode)):
                     slot = Slot(task_id, sample, slot.attempt + 1)
                 if episode is None or not episode[-1].terminated:
                     slots.append(Slot(task_id, sample, slot.attempt, tuple(episode or ())))

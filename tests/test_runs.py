@@ -24,7 +24,7 @@ from kernelgym_env.policies.choosing import SamplerPolicy, make_policy
 from kernelgym_env.pools.simulated import SimulatedPool
 from kernelgym_env.pools.simulated_tasks import SimulatedConfig
 from kernelgym_env.reports.report import load, make_report
-from kernelgym_env.runs import PLAN, TURNS, Plan, Run, play
+from kernelgym_env.runs import PLAN, TURNS, Plan, Run, Slot, play
 from kernelgym_env.tasks import load_tasks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -99,6 +99,54 @@ def test_a_torn_line_costs_one_turn(tmp_path):
     data = run.store.path.read_bytes().splitlines(keepends=True)
     run.store.path.write_bytes(b"".join(data[:7]) + data[7][:100])
     assert len(list(run.store.records())) == 7
+    assert plain(played(tmp_path / "run", plan())) == plain(whole)
+
+
+def lose(run: Run, number: int) -> None:
+    """Take a line out of the file, counted from 0, or from the end."""
+    lines = run.store.path.read_bytes().splitlines(keepends=True)
+    del lines[number]
+    run.store.path.write_bytes(b"".join(lines))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_ended_episode_that_lost_a_turn_counts_nowhere_and_is_played_anew(tmp_path, number):
+    run = played(tmp_path / "run", plan())
+    first = TASKS[0].id
+    lose(run, number)
+    report = make_report(load(tmp_path / "run"))
+    (row,) = [row for row in report.tasks if row["task_id"] == first]
+    assert (row["samples"], row["broken"], row["unfinished"], row["faults"]) == (1, 1, 0, 0)
+    assert "1 episodes lack a turn in the file and are left out." in report.notes
+    assert f"{first}#0.0" not in {row["episode_id"] for row in run.store.export("turns")}
+    assert run.left(run.plan()) == [Slot(first, 0, attempt=1)]
+    played(tmp_path / "run", plan())
+    assert run.left(run.plan()) == []
+    (again,) = [episode for episode in run.episodes() if episode[0].episode_id == f"{first}#0.1"]
+    assert [(record.turn, len(record.prompt)) for record in again] == [(1, 1), (2, 3), (3, 5)]
+    assert [row["samples"] for row in make_report(load(tmp_path / "run")).tasks] == [2, 2, 2]
+    assert {row["episode_id"] for row in run.store.export("turns")} >= {f"{first}#0.1", f"{first}#1.0"}
+
+
+def test_an_episode_that_was_broken_off_and_lost_a_turn_is_not_gone_on_with(tmp_path):
+    with pytest.raises(ConnectionError):
+        played(tmp_path / "run", plan(), Stopping(2))
+    run = Run(tmp_path / "run")
+    lose(run, 0)
+    assert [(slot.attempt, slot.played) for slot in run.left(run.plan())] == [(1, ()), *[(0, ())] * 5]
+    report = make_report(load(tmp_path / "run"))
+    assert (report.tasks[0]["broken"], report.tasks[0]["unfinished"]) == (1, 0)
+    assert any("1 tasks are left out, as each of their episodes ended in a fault or lacks" in n for n in report.notes)
+    played(tmp_path / "run", plan())
+    whole = [episode for episode in run.episodes() if [record.turn for record in episode] == [1, 2, 3]]
+    assert len(whole) == 6
+
+
+def test_an_episode_that_lost_its_last_turn_goes_on(tmp_path):
+    whole = played(tmp_path / "whole", plan())
+    run = played(tmp_path / "run", plan())
+    lose(run, 2)
+    assert [(slot.attempt, len(slot.played)) for slot in run.left(run.plan())] == [(0, 2)]
     assert plain(played(tmp_path / "run", plan())) == plain(whole)
 
 

@@ -4,7 +4,7 @@
 - `figures` -- correctness, fast_p, mean and geometric mean of the speedup, for k samples a task.
 - `by_level`, `by_turn` -- the same for each level, and for each number of turns.
 - `statuses` -- how turns ended.
-- `cannot_count` -- tasks of which every sample was lost to a fault.
+- `cannot_count` -- tasks of which every sample was lost.
 
 For k samples of n each figure is the unbiased estimate of what the best of k fresh samples reaches (`pass_at_k`,
 `best_at_k`): with k = 1 the mean over samples, with k = n the best of them.
@@ -200,8 +200,10 @@ def overall(name: str, tasks: Sequence[TaskFigures], thresholds: Sequence[float]
 
 
 def cannot_count(tasks: Sequence[TaskSamples]) -> list[str]:
-    """Ids of tasks that have no sample because faults ended all of theirs: they say nothing, and are left out."""
-    return [task.task_id for task in tasks if not task.samples and task.faults and not task.unfinished]
+    """Ids of tasks that have no sample because all of theirs were lost: faults ended them, or they lack a turn in the
+    file. That says nothing about the policy, so these tasks are left out.
+    """
+    return [task.task_id for task in tasks if not task.samples and not task.unfinished and (task.faults or task.broken)]
 
 
 def least_samples(tasks: Sequence[TaskSamples]) -> int:
@@ -259,7 +261,9 @@ def figures(
         if task.task_id not in lost
     ]
     if not counted:
-        raise InvalidOptionError("There is no task that counts: the set is empty, or faults ended every episode.")
+        raise InvalidOptionError(
+            "There is no task that counts: the set is empty, or every episode ended in a fault or lacks a turn."
+        )
     rows = []
     for place, name in enumerate(names(thresholds)):
         found: Interval = bootstrap(counted, _figure(name, place - 1), resamples=resamples, seed=seed)

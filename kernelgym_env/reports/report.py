@@ -57,12 +57,12 @@ class Report:
         facts: how it was played.
         select: which turns of a sample count.
         overall: over all tasks: for each baseline that was measured, of one sample and of the best of all; none where
-            faults ended every episode.
+            every episode was lost.
         levels: of one sample, over eager, by level.
         turns: of one sample, over eager, by number of turns: the best within them.
         statuses: how turns ended.
         tasks: a row for each task.
-        notes: what a reader has to know: episodes that are missing, faults, tasks that were left out.
+        notes: what a reader has to know: episodes that are missing or lack a turn, faults, tasks that were left out.
     """
 
     name: str
@@ -184,6 +184,7 @@ def _row(task: TaskSamples, select: str | int) -> dict[str, Any]:
         "speedup": max(speeds, default=math.nan),
         "faults": task.faults,
         "unfinished": task.unfinished,
+        "broken": task.broken,
     }
 
 
@@ -191,15 +192,24 @@ def _notes(tasks: Sequence[TaskSamples], select: str | int) -> list[str]:
     notes = []
     lost = cannot_count(tasks)
     empty = [task.task_id for task in tasks if not task.samples and task.task_id not in lost]
-    unfinished, faults = sum(task.unfinished for task in tasks), sum(task.faults for task in tasks)
+    unfinished, faults, broken = (
+        sum(getattr(task, name) for task in tasks) for name in ("unfinished", "faults", "broken")
+    )
     if empty:
         notes.append(f"{len(empty)} of {len(tasks)} tasks have no finished episode and count as not solved.")
     if lost:
-        notes.append(f"{len(lost)} tasks are left out, as faults ended each of their episodes: {', '.join(lost[:5])}.")
+        why = (
+            "each of their episodes ended in a fault or lacks a turn"
+            if broken
+            else "faults ended each of their episodes"
+        )
+        notes.append(f"{len(lost)} tasks are left out, as {why}: {', '.join(lost[:5])}.")
     if unfinished:
         notes.append(f"{unfinished} episodes have not come to their end and are left out.")
     if faults:
         notes.append(f"{faults} episodes ended in a fault and are left out.")
+    if broken:
+        notes.append(f"{broken} episodes lack a turn in the file and are left out.")
     untimed = sum(
         correct and math.isnan(speed)
         for task in tasks

@@ -5,7 +5,8 @@
 - `from_kernelbench` -- from a ``runs/`` folder of KernelBench, with baseline times.
 - `reached` -- what a sample counts with: its last turn, its best, or its best within k turns.
 
-A trajectory that a fault ended says nothing about the policy and is no sample; it is counted apart.
+A trajectory that a fault ended says nothing about the policy and is no sample; it is counted apart, and so is one of
+which a turn is missing in the file.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 
 from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.evaluation.result import Evaluation, Status
-from kernelgym_env.store import TurnRecord
+from kernelgym_env.store import TurnRecord, is_whole
 from kernelgym_env.tasks.kernelbench.baselines import BaselineTime
 from kernelgym_env.tasks.kernelbench.runs import Sample as KernelBenchSample
 
@@ -75,6 +76,7 @@ class TaskSamples:
         samples: those that count.
         faults: number of those that a fault ended.
         unfinished: number of those that have not come to their end; they are no samples either.
+        broken: number of those that lack a turn in the file, see `kernelgym_env.store.is_whole`; nor are they.
     """
 
     task_id: str
@@ -82,6 +84,7 @@ class TaskSamples:
     samples: tuple[Sample, ...] = ()
     faults: int = 0
     unfinished: int = 0
+    broken: int = 0
 
 
 def check_select(select: str | int) -> str | int:
@@ -150,10 +153,13 @@ def from_episodes(
 
 
 def _task_samples(task_id: str, level: int, episodes: Sequence[Sequence[TurnRecord]]) -> TaskSamples:
-    faults = sum(not episode[-1].valid or episode[-1].truncated for episode in episodes)
-    ended = [episode for episode in episodes if episode[-1].terminated and episode[-1].valid]
+    whole = [episode for episode in episodes if is_whole(episode)]
+    faults = sum(not episode[-1].valid or episode[-1].truncated for episode in whole)
+    ended = [episode for episode in whole if episode[-1].terminated and episode[-1].valid]
     samples = tuple(Sample(tuple(_turn(record) for record in episode)) for episode in ended)
-    return TaskSamples(task_id, level, samples, faults, len(episodes) - faults - len(ended))
+    return TaskSamples(
+        task_id, level, samples, faults, len(whole) - faults - len(ended), broken=len(episodes) - len(whole)
+    )
 
 
 def _turn(record: TurnRecord) -> Turn:

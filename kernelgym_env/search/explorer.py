@@ -249,9 +249,10 @@ class Explorer:
     def _answers(self, place: int, position: Position, name: str) -> bool:
         """Whether a trial is recorded, and what was recorded is an answer to what the policy would be shown now.
 
-        That can only differ behind a fault that is made good: what follows may go on from another trial then.
+        That can only differ behind a fault that is made good, or a line that was lost: what follows may go on from
+        another trial then.
         """
-        self._mended |= name in self._lost
+        self._mended |= name in self._lost or name not in self._known
         if name not in self._known or not self._mended:
             return name in self._known
         shown = messages(self._seen(place, position, name))

@@ -192,6 +192,12 @@ def test_a_task_without_samples_is_not_solved_and_one_lost_to_faults_is_left_out
         figures([lost])
 
 
+def test_a_task_of_which_every_episode_was_lost_is_left_out():
+    assert cannot_count([task(name="b", broken=1)]) == ["b"]
+    assert cannot_count([task(name="b", broken=1, faults=1)]) == ["b"]
+    assert cannot_count([task(name="b", broken=1, unfinished=1), task(right(2.0), name="c", broken=1)]) == []
+
+
 def test_k_beyond_the_samples_names_the_task():
     with pytest.raises(InvalidOptionError, match="a/b has 1 samples that count, so k must be from 1 to 1, got 2"):
         figures([task(right(1.0))], 2)
@@ -238,15 +244,23 @@ def test_samples_of_stored_trajectories():
         [record(1, found, "f"), record(2, fault, "f", truncated=True, valid=False)],
         [record(1, found, "g")],
         [record(1, None, "h", terminated=True)],
+        [record(1, found, "i"), record(3, found, "i", terminated=True)],
+        [record(2, fault, "j", truncated=True, valid=False)],
     ]
     (only,) = from_episodes(episodes, {"a/b": 2})
-    assert (only.level, len(only.samples), only.faults, only.unfinished) == (2, 2, 1, 1)
+    assert (only.level, len(only.samples), only.faults, only.unfinished, only.broken) == (2, 2, 1, 1, 2)
     assert reached(only.samples[0], "best", "compile") == (True, 1.5)
     assert only.samples[0].turns[1].findings == ("C1",)
     assert statuses([only]) == {"wrong": 1, "correct": 1, "stop": 1}
     with pytest.raises(InvalidOptionError, match="'a/b', which is not in the set"):
         from_episodes(episodes, {"c/d": 1})
     assert [entry.task_id for entry in from_episodes(episodes, {"c/d": 1, "a/b": 2})] == ["c/d", "a/b"]
+
+
+def test_the_trials_of_a_search_are_samples_at_any_depth():
+    found = Evaluation("a/b", Status.CORRECT, speedup=2.0)
+    (only,) = from_episodes([[record(3, found, "a/b@7", terminated=True, parent="a/b@3")]])
+    assert (len(only.samples), only.broken) == (1, 0)
 
 
 # --- KernelBench's own definitions, on a folder of its form

@@ -192,25 +192,25 @@ class Telling(SamplerPolicy):
         ]
 
 
-class FailsOnce:
-    """A pool whose third evaluation is a fault."""
+class FailsAt:
+    """A pool that judges another source at one of its evaluations; by default its third one is a fault."""
 
-    def __init__(self):
-        self.pool, self.count = FakePool(), 0
+    def __init__(self, number=3, source="# fake: status=fault\nclass ModelNew: ..."):
+        self.pool, self.count, self.number, self.source = FakePool(), 0, number, source
 
     def __getattr__(self, name):
         return getattr(self.pool, name)
 
     def submit(self, submission, priority=0):
         self.count += 1
-        if self.count == 3:
-            submission = dataclasses.replace(submission, source="# fake: status=fault\nclass ModelNew: ...")
+        if self.count == self.number:
+            submission = dataclasses.replace(submission, source=self.source)
         return self.pool.submit(submission, priority)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_what_follows_a_fault_that_is_made_good_is_what_would_have_followed(seed, tmp_path):
-    pools.register("searching", FailsOnce)
+    pools.register("searching", FailsAt)
     options = {"width": 4, "turns": 1, "keep": 2, "rounds": 3, "at_once": 4, "seed": seed}
     part = beam(TASK, Telling(), pool="searching", folder=tmp_path, **options)
     assert [trial.valid for trial in part.trials].count(False) == 1
@@ -220,6 +220,25 @@ def test_what_follows_a_fault_that_is_made_good_is_what_would_have_followed(seed
     stored = list(Store(tmp_path / "turns.jsonl").episodes())
     assert [len(turns) for turns in stored] == [1] * 12
     assert {turns[0].episode_id: turns[0].parent for turns in stored} == {one.id: one.parent for one in whole.trials}
+
+
+@pytest.mark.parametrize("lost", [0, 5])
+def test_what_follows_a_line_that_was_lost_is_what_the_new_answer_leads_to(lost, tmp_path):
+    options = {"width": 4, "turns": 1, "keep": 2, "rounds": 3, "at_once": 4}
+    pools.register("searching", FakePool)
+    beam(TASK, Telling(), pool="searching", folder=tmp_path, **options)
+    lines = (tmp_path / "turns.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "turns.jsonl").write_bytes(b"".join([*lines[:lost], *lines[lost + 1 :]]))
+    # the answer that was lost comes out otherwise now
+    pools.register("searching", lambda: FailsAt(1, "# fake: speedup=99\nclass ModelNew: ..."))
+    again = beam(TASK, Telling(), pool="searching", folder=tmp_path, **options)
+    known = {trial.id: trial for trial in again.trials}
+    assert again.trials[lost].speedup == 99
+    for stored in Store(tmp_path / "turns.jsonl").episodes():
+        trial = known[stored[-1].episode_id]
+        assert stored[-1].parent == trial.parent
+        if trial.parent:
+            assert known[trial.parent].action in stored[-1].prompt[-2]["content"]
 
 
 def test_one_process_at_a_time_and_a_folder_that_can_be_written(tmp_path):
