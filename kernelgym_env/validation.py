@@ -29,7 +29,7 @@ from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.evaluation.submission import BACKENDS, Submission
 from kernelgym_env.prompts import extract_source
 from kernelgym_env.runs import TURNS
-from kernelgym_env.store import TurnRecord
+from kernelgym_env.store import TurnRecord, checked_evaluation
 from kernelgym_env.tasks import registry
 from kernelgym_env.tasks.model import Task
 
@@ -125,7 +125,7 @@ def _stored(name: str, record: Any) -> Stored:
             evaluation = Evaluation.from_dict(turn.evaluation)
             given: tuple[Any, ...] = (extract_source(turn.action), turn.action) if isinstance(turn.action, str) else ()
         else:
-            evaluation, given = Evaluation.from_dict(record), (record.get("source"),)
+            evaluation, given = Evaluation.from_dict(checked_evaluation(record)), (record.get("source"),)
         sources = tuple(source for source in given if isinstance(source, str))
         library_ops = record.get("library_ops", evaluation.provenance.get("library_ops"))
         return Stored(name, evaluation, sources, library_ops)

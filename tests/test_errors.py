@@ -5,12 +5,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym_env import errors
-from kernelgym_env.errors import InvalidOptionError, KernelGymError, MissingDataError, UnknownNameError, unknown_name
+from kernelgym_env.errors import (
+    InvalidOptionError,
+    KernelGymError,
+    MissingDataError,
+    NotRecordedError,
+    UnknownNameError,
+    unknown_name,
+)
 
 
 @pytest.mark.parametrize(
     ("error", "builtin"),
-    [(UnknownNameError, ValueError), (InvalidOptionError, ValueError), (MissingDataError, FileNotFoundError)],
+    [
+        (UnknownNameError, ValueError),
+        (InvalidOptionError, ValueError),
+        (MissingDataError, FileNotFoundError),
+        (NotRecordedError, OSError),
+    ],
 )
 def test_each_error_is_the_packages_and_the_builtin_kind(error: type[Exception], builtin: type[Exception]) -> None:
     assert issubclass(error, KernelGymError)

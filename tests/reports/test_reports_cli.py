@@ -210,6 +210,23 @@ def test_mistakes_in_the_call(folder, capsys, arguments, said):
     assert not (folder / "new").exists()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("report", "slow"), ("compare", "fast", "slow"), ("export", "slow", "rft", "rows.jsonl"), ("validate", "slow")],
+)
+def test_a_line_that_is_no_turn_is_named(folder, capsys, command):
+    with open(folder / "slow" / "turns.jsonl") as file:
+        (*_, last) = file
+    record = json.loads(last)
+    record["evaluation"]["speedup"] = "inf"
+    with open(folder / "slow" / "turns.jsonl", "a") as file:
+        file.write(json.dumps(record) + "\n")
+    said = refused(capsys, *command)
+    assert "turns.jsonl" in said
+    assert "13" in said
+    assert "speedup must be above 0 and below 1e+12, or null, got 'inf'" in said
+
+
 # --- compare
 
 

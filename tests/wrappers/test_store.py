@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.errors import InvalidOptionError, NotRecordedError
 from kernelgym_env.evaluation.result import Evaluation, Finding, Status, Timing
+from kernelgym_env.export import write_rows
 from kernelgym_env.store import SCHEMA, Store, TurnRecord
 
 
@@ -136,6 +137,80 @@ def test_newer_records_are_refused_and_unknown_keys_left_out():
     with pytest.raises(InvalidOptionError, match="prompt, action missing"):
         TurnRecord.from_dict({"run_id": "", "episode_id": "", "task_id": "", "turn": 1})
     assert TurnRecord.from_dict({**record().to_dict(), "parent": "x"}).turn == 1
+
+
+LONG = 10**400
+CORRECT = Evaluation("a/b", Status.CORRECT, speedup=2.0).to_dict()
+ODD = [
+    *[({"evaluation": {**CORRECT, "speedup": value}}, "speedup") for value in ("inf", "abc", 0, -1, 1e308, LONG, [2])],
+    ({"evaluation": {**CORRECT, "speedup_compile": True}}, "speedup_compile must be a number, got True"),
+    ({"evaluation": {**CORRECT, "status": "done"}}, "'done' is not a valid Status"),
+    ({"evaluation": {**CORRECT, "times": []}}, "times must be an object"),
+    ({"evaluation": {**CORRECT, "times": {"eager": 3}}}, "evaluation cannot be read"),
+    ({"evaluation": {**CORRECT, "times": {"eager": {"median_us": "x"}}}}, "median_us of eager must be a number"),
+    ({"evaluation": {**CORRECT, "times": {"eager": {"mode_us": 1}}}}, "mode_us"),
+    ({"evaluation": {**CORRECT, "stages_s": {"build": "x"}}}, "evaluation cannot be read"),
+    ({"evaluation": {**CORRECT, "findings": None}}, "findings must be a list"),
+    ({"evaluation": {**CORRECT, "findings": [{"id": "C1"}]}}, "evaluation cannot be read"),
+    ({"evaluation": {**CORRECT, "feedback": 3}}, "feedback must be a text"),
+    ({"evaluation": {**CORRECT, "provenance": "x"}}, "provenance must be an object"),
+    ({"evaluation": {"status": "correct"}}, "task_id missing"),
+    ({"evaluation": "correct"}, "evaluation must be an object, got 'correct'"),
+    ({"evaluation": None}, "evaluation must be an object, got None"),
+    *[({"turn": value}, "turn must be a whole number of at least 1") for value in (0, -1, 1.5, "1", True, None)],
+    *[({name: 3}, f"{name} must be a text, got 3") for name in ("run_id", "episode_id", "task_id", "parent")],
+    *[({name: value}, name) for name in ("score", "reward") for value in ("abc", True, [1.0], LONG)],
+    ({"terminated": 1}, "terminated must be true or false, got 1"),
+    ({"logprobs": "abc"}, "logprobs must be a list or null"),
+    ({"logprobs": [-0.5, "x"]}, "logprobs must be a number, got 'x'"),
+    ({"tokens": 3}, "tokens must be a list or null"),
+    ({"versions": []}, "versions must be an object"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), ODD)
+def test_what_is_no_turn_is_refused_with_its_line(store, changes, said):
+    store.append(record(1))
+    with open(store.path, "a") as file:
+        file.write(json.dumps({**record(2).to_dict(), **changes}) + "\n")
+    for read in (store.records, store.episodes, store.query):
+        with pytest.raises(InvalidOptionError, match=r"^run.jsonl, line 2: .*Mend or remove the line") as caught:
+            list(read())
+        assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(("changes", "said"), [ODD[3], ODD[-2]])
+def test_the_row_of_a_compacted_store_is_named(tmp_path, changes, said):
+    pytest.importorskip("pyarrow")
+    rows = [json.dumps({**record(turn).to_dict(), **(changes if turn == 2 else {})}) for turn in (1, 2)]
+    write_rows(tmp_path / "turns.parquet", [{"record": row} for row in rows])
+    with pytest.raises(InvalidOptionError, match=r"^turns.parquet, row 2: .*Mend or remove the row") as caught:
+        list(Store(tmp_path / "turns.parquet").records())
+    assert said in str(caught.value)
+    write_rows(tmp_path / "turns.parquet", [{"record": row} for row in ("[]", "torn")])
+    with pytest.raises(InvalidOptionError, match=r"row 1: Not a record of a turn"):
+        list(Store(tmp_path / "turns.parquet").records())
+
+
+def test_what_could_not_be_read_again_is_not_written(store):
+    for odd in (record(0), record(evaluation={**CORRECT, "speedup": 1e13}), record(logprobs=["x"])):
+        with pytest.raises(InvalidOptionError):
+            store.append(odd)
+    assert not store.path.exists()
+
+
+@given(st.floats(), st.floats(), st.lists(st.floats()))
+def test_any_number_comes_back(tmp_path_factory, score, reward, logprobs):
+    store = Store(tmp_path_factory.mktemp("store") / "run.jsonl")
+    store.append(record(score=score, reward=reward, logprobs=logprobs))
+    (read,) = store.records()
+    assert repr([read.score, read.reward, *read.logprobs]) == repr([score, reward, *logprobs])
+
+
+def test_a_turn_that_cannot_be_written_says_where(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(NotRecordedError, match=r"Turn 1 of e cannot be written to .*run.jsonl"):
+        Store(tmp_path / "file" / "run.jsonl").append(record(1))
 
 
 def test_a_record_that_json_has_no_form_for_writes_nothing(store):
