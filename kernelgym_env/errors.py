@@ -10,6 +10,7 @@ name, option or file given by the user of the package.
 - `DownloadError` -- something could not be fetched; says from where and why.
 - `NotRecordedError` -- a turn could not be written; says where and why.
 - `unknown_name` -- builds an `UnknownNameError`.
+- `check_whole` -- raises for what is no whole number.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = [
     "MissingDataError",
     "NotRecordedError",
     "UnknownNameError",
+    "check_whole",
     "unknown_name",
 ]
 
@@ -90,6 +92,25 @@ def unknown_name(kind: str, value: object, allowed: Iterable[str], *, see: str =
     else:
         listed = f"{', '.join(names[:_LISTED])}, … ({len(names)} in all)"
     return UnknownNameError(f"Unknown {kind} {value!r}.{hint} Allowed: {listed}.")
+
+
+def check_whole(name: str, value: object, low: int = 1) -> int:
+    """Return `value` if it is a whole number of at least `low`.
+
+    Args:
+        name: of the option.
+        value: what the caller gave.
+        low: the least that is allowed.
+
+    Raises:
+        InvalidOptionError: for anything else.
+
+    >>> check_whole("turns", 3)
+    3
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        raise InvalidOptionError(f"{name} must be a whole number of at least {low}, got {value!r:.100}.")
+    return value
 
 
 def _without_zeros(name: str) -> str:

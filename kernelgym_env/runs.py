@@ -18,7 +18,7 @@ import os
 import platform
 import secrets
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -30,12 +30,12 @@ import gymnasium as gym
 from kernelgym_env._version import __version__
 from kernelgym_env.env import MAX_TURNS, KernelEnv
 from kernelgym_env.episode import Episode, Turn
-from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.errors import InvalidOptionError, check_whole
 from kernelgym_env.evaluation.feedback import at_level
 from kernelgym_env.evaluation.result import Evaluation
 from kernelgym_env.keeping import locked, write_new
 from kernelgym_env.limits import MAX_SOURCE_CHARS, clip
-from kernelgym_env.policies.base import Action, Policy
+from kernelgym_env.policies.base import Action, Policy, actions_of
 from kernelgym_env.prompts import messages
 from kernelgym_env.store import Store, TurnRecord, is_whole
 from kernelgym_env.tasks.model import Task
@@ -68,7 +68,7 @@ class Plan:
         schema: version of this form.
 
     Raises:
-        InvalidOptionError: for a number outside its range, or no tasks.
+        InvalidOptionError: for a number outside its range, a value of another kind, or no tasks.
     """
 
     policy: str
@@ -82,12 +82,24 @@ class Plan:
     schema: int = _SCHEMA
 
     def __post_init__(self) -> None:
+        for name in ("policy", "run_id"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidOptionError(f"{name} must be a text, got {getattr(self, name)!r:.100}.")
+        for name in ("tasks", "options", "hashes"):
+            value = getattr(self, name)
+            if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+                raise InvalidOptionError(f"{name} must have values by name, got {value!r:.100}.")
         if not self.tasks:
             raise InvalidOptionError("A run needs at least one task.")
-        if not 1 <= self.turns <= MAX_TURNS:
+        for level in self.tasks.values():
+            check_whole("The level of a task", level, 0)
+        if not all(isinstance(digest, str) for digest in self.hashes.values()):
+            raise InvalidOptionError(f"The hash of a task must be a text, got {self.hashes!r:.100}.")
+        if check_whole("turns", self.turns) > MAX_TURNS:
             raise InvalidOptionError(f"turns must be from 1 to {MAX_TURNS}, got {self.turns!r}.")
-        if self.samples < 1:
-            raise InvalidOptionError(f"samples must be at least 1, got {self.samples!r}.")
+        check_whole("samples", self.samples)
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+            raise InvalidOptionError(f"seed must be a whole number, got {self.seed!r:.100}.")
 
     @classmethod
     def of(cls, policy: str, tasks: Sequence[Task], **options: Any) -> Plan:
@@ -247,11 +259,11 @@ def play(
         Number of episodes that ended in a fault; another call plays them anew.
 
     Raises:
-        InvalidOptionError: if a task is not the one that the run was started with, another process plays the run, or
-            `at_once` is below 1.
+        InvalidOptionError: if a task is not the one that the run was started with, another process plays the run,
+            `at_once` is no whole number of at least 1, or the policy gives something else than actions.
+        NotRecordedError: if a turn cannot be written, e.g. as the disk is full; another call goes on behind what was.
     """
-    if at_once < 1:
-        raise InvalidOptionError(f"The number of episodes side by side must be at least 1, got {at_once!r}.")
+    check_whole("at_once", at_once)
     known = {task.id: task for task in tasks}
     for task_id, digest in plan.hashes.items():
         if task_id not in known or known[task_id].hash != digest:
@@ -265,9 +277,7 @@ def play(
                 while waiting and len(active) < at_once:
                     slot = waiting.pop()
                     active.append(_Playing(run, plan, known[slot.task_id], slot))
-                actions = policy.act([episode.observation for episode in active])
-                if len(actions) != len(active):
-                    raise InvalidOptionError(f"The policy gave {len(actions)} actions for {len(active)} observations.")
+                actions = actions_of(policy, [episode.observation for episode in active])
                 done = list(threads.map(_Playing.step, active, actions))
                 policy.observe([record_evaluation(record) for record in done])
                 for record in done:

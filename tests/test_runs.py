@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym_env import pools
+from kernelgym_env.cli import main
 from kernelgym_env.errors import InvalidOptionError, UnknownNameError
 from kernelgym_env.policies.base import Action
 from kernelgym_env.policies.choosing import SamplerPolicy, make_policy
@@ -25,6 +26,8 @@ from kernelgym_env.pools.simulated import SimulatedPool
 from kernelgym_env.pools.simulated_tasks import SimulatedConfig
 from kernelgym_env.reports.report import load, make_report
 from kernelgym_env.runs import PLAN, TURNS, Plan, Run, Slot, play
+from kernelgym_env.search import best_of_n
+from kernelgym_env.store import Store
 from kernelgym_env.tasks import load_tasks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -180,6 +183,28 @@ def test_what_a_policy_gives_is_recorded(tmp_path):
     assert record.versions["policy"] == "sampler"
 
 
+WHAT_NO_POLICY_GIVES = [
+    (None, "gave a NoneType, and `act` has to give a list with one `Action` for each observation"),
+    ("text", "gave a str, and `act` has to give"),
+    (["text"], r"gave a str as an action, .*a text is wrapped as `Action\(text\)`"),
+    ([Action(None)], "an `Action` whose text is a NoneType"),
+    ([Action(b"x")], "an `Action` whose text is a bytes"),
+    ([], "0 actions for 1 observations"),
+]
+
+
+@pytest.mark.parametrize(("given", "said"), WHAT_NO_POLICY_GIVES)
+def test_what_a_policy_gives_has_to_be_actions(tmp_path, given, said):
+    class Own(SamplerPolicy):
+        def act(self, observations):
+            return given
+
+    with pytest.raises(InvalidOptionError, match=said):
+        played(tmp_path / "run", plan(), Own())
+    with pytest.raises(InvalidOptionError, match=said):
+        best_of_n(TASKS[0], Own(), 1, pool="fake")
+
+
 # --- faults
 
 
@@ -257,6 +282,27 @@ def test_a_changed_task_is_refused(tmp_path):
         run.start(changed)
     with pytest.raises(InvalidOptionError, match=f"{TASKS[0].id}' is not the one"):
         play(run, started, TASKS[1:], SamplerPolicy())
+
+
+PLAIN = {"policy": "a", "tasks": {"a/b": 1}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *[{"options": value} for value in (None, [], "x")],
+        *[{"tasks": value} for value in (None, ["a/b"], {"a/b": "1"}, {"a/b": -1})],
+        *[{"hashes": value} for value in (None, ["0"], {"a/b": 0})],
+        *[{name: value} for name in ("turns", "samples") for value in ("4", 1.5, None, True)],
+        *[{name: None} for name in ("policy", "seed", "run_id", "schema")],
+    ],
+)
+def test_a_plan_with_a_value_of_another_kind(tmp_path, changes):
+    (tmp_path / PLAN).write_text(json.dumps(PLAIN))
+    assert Run(tmp_path).plan().tasks == {"a/b": 1}
+    (tmp_path / PLAN).write_text(json.dumps({**PLAIN, **changes}))
+    with pytest.raises(InvalidOptionError, match="holds no run that can be read"):
+        Run(tmp_path).plan()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 2}', '{"policy": "a", "tasks": {}}', "\0"])
@@ -367,6 +413,68 @@ def finish(folder: Path, *more: str) -> dict:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("at_once", ["0", "-1"])
+def test_nothing_is_played_side_by_side_with_less_than_one(tmp_path, at_once):
+    assert main(["run", str(tmp_path / "run"), *command(tmp_path)[5:], "--at-once", at_once]) == 2
+
+
+@pytest.mark.parametrize("at_once", [0, 1.5, "2", True, None])
+def test_what_is_no_number_of_episodes_side_by_side(tmp_path, at_once):
+    with pytest.raises(InvalidOptionError, match="at_once must be a whole number of at least 1"):
+        played(tmp_path / "run", plan(), at_once=at_once)
+
+
+LIMITED = """
+import resource, sys
+from kernelgym_env.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def limited(size: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command, in a process that can write no file beyond a size: to it the disk is full then."""
+    given = [sys.executable, "-c", LIMITED, str(size), *arguments]
+    return subprocess.run(given, env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits of resources")
+def test_a_full_disk_ends_a_run_with_a_message_and_loses_nothing(tmp_path):
+    run = command(tmp_path / "run", "--at-once", "2")[3:]
+    done = limited(60_000, *run)
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "cannot be written to" in done.stderr
+    assert "What was recorded is kept; the same command goes on behind it." in done.stderr
+    told = sum(": " in line and not line.startswith("kernelgym") for line in done.stderr.splitlines())
+    recorded = [(record.episode_id, record.turn) for record in Run(tmp_path / "run").store.records()]
+    assert 0 < told <= len(recorded) < 120
+    assert limited(200, *command(tmp_path / "other")[3:]).returncode == 2  # not even the plan can be written
+    finish(tmp_path / "run", "--at-once", "2")
+    finish(tmp_path / "whole", "--at-once", "2")
+    assert plain(Run(tmp_path / "run")) == plain(Run(tmp_path / "whole"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits of resources")
+def test_a_full_disk_ends_a_search_with_a_message_and_loses_nothing(tmp_path):
+    search = ["search", str(tmp_path), "--policy", "sampler", "--tasks", "KernelGym/RowSum", "--pool", "simulated"]
+    search += ["--method", "best_of_n", "--n", "40", "--at-once", "4", "--json"]
+    done = limited(60_000, *search)
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "the same command goes on behind it" in done.stderr
+    store = Store(tmp_path / "KernelGym-RowSum" / TURNS)
+    before = [record.to_dict() for record in store.records()]
+    assert 0 < len(before) < 40
+    assert main(search) == 0
+    after = [record.to_dict() for record in store.records()]
+    assert after[: len(before)] == before
+    assert len({record["episode_id"] for record in after}) == len(after) == 40
+    done = limited(10, *[str(tmp_path / "other") if part == str(tmp_path) else part for part in search])
+    assert done.returncode == 2
+    assert "search.json' cannot be written" in done.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")

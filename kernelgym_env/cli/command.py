@@ -30,7 +30,7 @@ from kernelgym_env.cli import (
     validate,
 )
 from kernelgym_env.cli.output import BROKEN_PIPE, FAULT, INTERRUPTED, USAGE
-from kernelgym_env.errors import KernelGymError, unknown_name
+from kernelgym_env.errors import KernelGymError, NotRecordedError, unknown_name
 
 __all__ = ["build_parser", "main"]
 
@@ -96,6 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except SystemExit as end:  # argparse, after --help or an error
         return end.code if isinstance(end.code, int) else USAGE
+    except NotRecordedError as error:
+        sys.stderr.write(f"kernelgym: {error} What was recorded is kept; the same command goes on behind it.\n")
+        return FAULT
     except KernelGymError as error:
         sys.stderr.write(f"kernelgym: {error}\n")
         return USAGE

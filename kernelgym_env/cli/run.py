@@ -7,10 +7,11 @@ import math
 import sys
 
 from kernelgym_env import devices
-from kernelgym_env.cli.options import add_judging, judging_of
+from kernelgym_env.cli.options import add_judging, judging_of, kind_of
 from kernelgym_env.cli.output import FAULT, OK, console, print_json, progress
 from kernelgym_env.cli.report import report_table
 from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.policies.base import check_tasks
 from kernelgym_env.policies.choosing import NAMES, make_policy
 from kernelgym_env.reports.report import load, make_report
 from kernelgym_env.runs import Plan, Run, play
@@ -62,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidOptionError(f"--at-once must be at least 1, got {arguments.at_once}.")
     tasks = _tasks(arguments)
     policy = make_policy(arguments.policy)
+    check_tasks(policy, tasks, kind_of(arguments.device))
     options = judging_of(arguments)
     if arguments.pool == "local":
         if arguments.device == "auto":  # a run that goes on where the GPU is missing must not go on with the CPU

@@ -18,7 +18,7 @@ from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.evaluation.result import Evaluation
 from kernelgym_env.policies.base import Action
 from kernelgym_env.tasks.model import Task
-from kernelgym_env.templates.library import BACKENDS, Template, templates_for
+from kernelgym_env.templates.library import BACKENDS, Template, templates, templates_for
 from kernelgym_env.templates.patterns import recognise, why_not
 
 __all__ = ["STRATEGIES", "TemplatePolicy", "read_choices", "reference_of"]
@@ -95,8 +95,8 @@ class TemplatePolicy:
 
     It reads the reference off the prompt, and the schedules and speedups of earlier turns off the history, so it keeps
     no state and a run that goes on after a break plays what it would have played. What it draws follows from the
-    observation's ``seed`` (0 where there is none) and turn. For a task that no template fits its action has no source,
-    which is judged `format`.
+    observation's ``seed`` (0 where there is none) and turn. For a task that no template fits (`why_not`) its action has
+    no source, which is judged `format`.
 
     Args:
         backend: one of `kernelgym_env.templates.BACKENDS`, or ``auto``: C++ where the prompt is about a CPU, else
@@ -119,6 +119,15 @@ class TemplatePolicy:
             raise unknown_name("strategy", strategy, STRATEGIES)
         self.backend = backend
         self.strategy = strategy
+        kinds = sorted({entry.kind for entry in templates(None if backend == "auto" else backend)})
+        self.covers = f"tasks that a template computes ({', '.join(kinds)}; `kernelgym_env.templates` says which)"
+
+    def why_not(self, task: Task, kind: str) -> str:
+        """Why no template fits a task on a kind of device, ``""`` if one does."""
+        sized, backend = task.for_device(kind), self._backend(kind)
+        if templates_for(sized, backend):
+            return ""
+        return why_not(sized) or f"there is no template in {backend} for its kind"
 
     def act(self, observations: Sequence[Mapping[str, Any]]) -> list[Action]:
         """A source for each observation."""
@@ -129,7 +138,8 @@ class TemplatePolicy:
 
     def _source(self, observation: Mapping[str, Any]) -> str:
         task = reference_of(observation)
-        found = [] if task is None else templates_for(task, self._backend(observation))
+        kind = "cpu" if "this CPU" in str(observation["prompt"]).partition("\n")[0] else "cuda"
+        found = [] if task is None else templates_for(task, self._backend(kind))
         if task is None or not found:
             reason = why_not(task) if task is not None else "the prompt shows no reference"
             return _NOTHING.format(reason=f": {reason}" if reason else "")
@@ -138,11 +148,8 @@ class TemplatePolicy:
         note = json.dumps({"template": template.name, **choices})
         return f"# schedule: {note}\n{template.render(task, choices)}"
 
-    def _backend(self, observation: Mapping[str, Any]) -> str:
-        if self.backend != "auto":
-            return self.backend
-        first = str(observation["prompt"]).partition("\n")[0]
-        return "cpp" if "this CPU" in first else "triton"
+    def _backend(self, kind: str) -> str:
+        return self.backend if self.backend != "auto" else "cpp" if kind == "cpu" else "triton"
 
     def _choose(self, template: Template, task: Task, observation: Mapping[str, Any]) -> dict[str, Any]:
         rng = random.Random(f"{observation.get('seed', 0)}/{int(observation['turn'])}/{template.name}")

@@ -28,9 +28,9 @@ from gymnasium.vector import AutoresetMode
 
 from kernelgym_env._version import __version__
 from kernelgym_env.episode import Episode, Turn
-from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.errors import InvalidOptionError, check_whole
 from kernelgym_env.keeping import locked, write_whole
-from kernelgym_env.policies.base import Policy
+from kernelgym_env.policies.base import Policy, actions_of
 from kernelgym_env.prompts import messages
 from kernelgym_env.runs import SEARCH, TURNS, record_evaluation, turn_of
 from kernelgym_env.search.result import Budget, Trial
@@ -70,6 +70,9 @@ class Position:
 class Explorer:
     """Expands positions of one task.
 
+    An evaluation that cannot be recorded, e.g. as the disk is full, ends the search with `NotRecordedError`; the same
+    call goes on behind what was recorded.
+
     Args:
         task: the task.
         policy: who acts.
@@ -90,7 +93,7 @@ class Explorer:
 
     Raises:
         InvalidOptionError: if the folder holds another search, cannot be written, or another process searches in it,
-            or if `at_once` is below 1.
+            or if `at_once` is no whole number of at least 1.
     """
 
     def __init__(
@@ -109,8 +112,7 @@ class Explorer:
         policy_name: str = "",
         options: Mapping[str, Any],
     ) -> None:
-        if at_once < 1:
-            raise InvalidOptionError(f"at_once must be at least 1, got {at_once!r}.")
+        check_whole("at_once", at_once)
         self.task, self.policy, self.method, self.turns = task, policy, method, turns
         self.budget, self.seed, self.at_once = budget or Budget(), seed, at_once
         self.trials: list[Trial] = []
@@ -200,9 +202,7 @@ class Explorer:
         fresh = [place for place in range(len(part)) if place not in records]
         seen = [self._seen(place, part[place], names[place]) for place in fresh]
         if fresh:
-            actions = self.policy.act(seen)
-            if len(actions) != len(fresh):
-                raise InvalidOptionError(f"The policy gave {len(actions)} actions for {len(fresh)} observations.")
+            actions = actions_of(self.policy, seen)
             for place, action in zip(fresh, actions, strict=True):
                 self._envs.submit(place, action.text)
             said = dict(zip(fresh, zip(seen, actions, strict=True), strict=True))
@@ -302,7 +302,10 @@ class Explorer:
             if self._store.path.exists():
                 raise InvalidOptionError(f"{folder} has turns ({TURNS}) and no search ({SEARCH}); give another folder.")
             self.run_id = f"{folder.resolve().name}-{secrets.token_hex(4)}"
-            write_whole(path, json.dumps({**plan, "run_id": self.run_id}, indent=1) + "\n", private=False)
+            try:
+                write_whole(path, json.dumps({**plan, "run_id": self.run_id}, indent=1) + "\n", private=False)
+            except OSError as error:
+                raise InvalidOptionError(f"{str(path)!r} cannot be written: {error.strerror or error}.") from error
         if self._store.path.exists():
             for record in self._store.records():
                 if record.valid:

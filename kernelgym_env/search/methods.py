@@ -18,7 +18,7 @@ import numpy as np
 
 from kernelgym_env.env import MAX_TURNS
 from kernelgym_env.episode import Turn
-from kernelgym_env.errors import InvalidOptionError, unknown_name
+from kernelgym_env.errors import InvalidOptionError, check_whole, unknown_name
 from kernelgym_env.policies.base import Policy
 from kernelgym_env.search.explorer import Explorer, Position
 from kernelgym_env.search.result import Budget, SearchResult, Trial
@@ -48,7 +48,7 @@ def best_of_n(task: Task | str, policy: Policy, n: int = 16, **common: Any) -> S
     >>> len(result.trials), result.complete, {trial.depth for trial in result.trials}
     (8, True, {1})
     """
-    return _refined("best_of_n", task, policy, {"n": n}, _whole("n", n), 1, common)
+    return _refined("best_of_n", task, policy, {"n": n}, check_whole("n", n), 1, common)
 
 
 def refine(task: Task | str, policy: Policy, trajectories: int = 1, turns: int = 16, **common: Any) -> SearchResult:
@@ -69,7 +69,9 @@ def refine(task: Task | str, policy: Policy, trajectories: int = 1, turns: int =
         UnknownNameError: for an unknown option.
     """
     given = {"trajectories": trajectories, "turns": turns}
-    return _refined("refine", task, policy, given, _whole("trajectories", trajectories), _whole("turns", turns), common)
+    return _refined(
+        "refine", task, policy, given, check_whole("trajectories", trajectories), check_whole("turns", turns), common
+    )
 
 
 def beam(
@@ -95,7 +97,7 @@ def beam(
         InvalidOptionError: for a number below 1, a width that `keep` does not divide, and as `refine` does.
     """
     for name, value in {"width": width, "turns": turns, "keep": keep, "rounds": rounds}.items():
-        _whole(name, value)
+        check_whole(name, value)
     if width % keep:
         raise InvalidOptionError(f"keep must divide width, got keep={keep} and width={width}.")
 
@@ -142,7 +144,7 @@ def stts(
         InvalidOptionError: for a number below 1, `keep` not below `turns`, and as `refine` does.
     """
     for name, value in {"turns": turns, "keep": keep, "iterations": iterations, "chains": chains}.items():
-        _whole(name, value)
+        check_whole(name, value)
     if keep >= turns:
         raise InvalidOptionError(f"keep must be below turns, got keep={keep} and turns={turns}.")
 
@@ -186,19 +188,18 @@ def islands(
         generations: how many.
         shown: kernels that the policy is shown; 0 shows none.
         migrate: generations between migrations, 0 for none.
-        temperature: of the softmax, above 0.
+        temperature: of the softmax, from 1e-6 (the fastest bucket alone) to 1e6 (all alike).
         **common: see `refine`.
 
     Raises:
         InvalidOptionError: for a number outside its range, and as `refine` does.
     """
-    _whole("count", count)
-    _whole("generations", generations)
-    if shown < 0 or migrate < 0 or not temperature > 0:
-        raise InvalidOptionError(
-            f"islands needs shown and migrate of at least 0 and a temperature above 0, got {shown!r}, {migrate!r} and "
-            f"{temperature!r}."
-        )
+    for name, value, low in (("count", count, 1), ("generations", generations, 1), ("shown", shown, 0)):
+        check_whole(name, value, low)
+    check_whole("migrate", migrate, 0)
+    # outside of it the softmax overflows, or says nothing
+    if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 1e-6 <= temperature <= 1e6:
+        raise InvalidOptionError(f"temperature must be a number from 1e-6 to 1e6, got {temperature!r:.100}.")
 
     def search(explorer: Explorer) -> None:
         rng = np.random.default_rng(explorer.seed)
@@ -238,7 +239,7 @@ def grid(
     Args:
         task: a task, or anything `kernelgym_env.load_task` takes.
         policy: who acts.
-        shapes: (trajectories, turns), all with the same product.
+        shapes: pairs (trajectories, turns), all with the same product.
         folder: each shape gets a folder in it.
         **common: see `refine`.
 
@@ -248,7 +249,10 @@ def grid(
     Raises:
         InvalidOptionError: for shapes of different sizes, and as `refine` does.
     """
-    if not shapes or len({wide * long for wide, long in shapes}) != 1:
+    pairs = isinstance(shapes, Sequence) and all(isinstance(pair, Sequence) and len(pair) == 2 for pair in shapes)
+    if not pairs or not shapes or any(not isinstance(size, int) for pair in shapes for size in pair):
+        raise InvalidOptionError(f"The shapes of a grid are pairs (trajectories, turns), got {shapes!r:.200}.")
+    if len({wide * long for wide, long in shapes}) != 1:
         raise InvalidOptionError(f"The shapes of a grid must have the same number of evaluations, got {shapes!r}.")
     return {
         name: refine(task, policy, *shape, folder=None if folder is None else Path(folder) / name, **common)
@@ -361,9 +365,3 @@ def _counts(trial: Trial | None) -> bool:
 
 def _score(trial: Trial | None) -> float:
     return 0.0 if trial is None else trial.score
-
-
-def _whole(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidOptionError(f"{name} must be a whole number of at least 1, got {value!r}.")
-    return value

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.errors import InvalidOptionError, check_whole
 
 __all__ = ["Budget", "SearchResult", "Trial"]
 
@@ -25,18 +25,18 @@ class Budget:
         seconds: of this call; no evaluation starts after them. None for no bound.
 
     Raises:
-        InvalidOptionError: for a bound that is not positive.
+        InvalidOptionError: for a bound that is no positive number.
     """
 
     evaluations: int | None = None
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        whole = self.evaluations is None or (isinstance(self.evaluations, int) and self.evaluations >= 1)
-        if not whole or isinstance(self.evaluations, bool):
-            raise InvalidOptionError(f"evaluations must be a whole number of at least 1, got {self.evaluations!r}.")
-        if self.seconds is not None and not self.seconds > 0:
-            raise InvalidOptionError(f"seconds must be above 0, got {self.seconds!r}.")
+        if self.evaluations is not None:
+            check_whole("evaluations", self.evaluations)
+        number = isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool)
+        if self.seconds is not None and not (number and self.seconds > 0):
+            raise InvalidOptionError(f"seconds must be a number above 0, got {self.seconds!r:.100}.")
 
 
 @dataclass(frozen=True)

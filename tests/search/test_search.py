@@ -271,12 +271,34 @@ def test_another_search_in_the_folder_is_refused(tmp_path):
         (lambda: refine(TASK, SamplerPolicy(), 1, True), "turns must be"),
         (lambda: beam(TASK, SamplerPolicy(), 6, 1, 4), "keep must divide width"),
         (lambda: stts(TASK, SamplerPolicy(), 4, 4), "keep must be below turns"),
-        (lambda: islands(TASK, SamplerPolicy(), temperature=0.0), "temperature above 0"),
+        (
+            lambda: islands(TASK, SamplerPolicy(), temperature=0.0),
+            "temperature must be a number from 1e-6 to 1e6, got 0.0",
+        ),
+        *[
+            (lambda value=value: islands(TASK, SamplerPolicy(), temperature=value), "temperature must be a number from")
+            for value in (1e-320, math.nan, math.inf, "1", True, -1)
+        ],
+        *[
+            (lambda name=name, value=value: islands(TASK, SamplerPolicy(), **{name: value}), f"{name} must be a whole")
+            for name in ("shown", "migrate")
+            for value in (1.5, True, "1", -1)
+        ],
         (lambda: refine(TASK, SamplerPolicy(), 1, 1001), "1000 turns"),
         (lambda: refine(TASK, SamplerPolicy(), budget=3), "must be a Budget"),
-        (lambda: refine(TASK, SamplerPolicy(), at_once=0), "at_once"),
+        *[
+            (lambda value=value: refine(TASK, SamplerPolicy(), at_once=value), "at_once must be a whole number")
+            for value in (0, 1.5, "2", True)
+        ],
+        *[
+            (lambda value=value: grid(TASK, SamplerPolicy(), value), r"pairs \(trajectories, turns\)")
+            for value in ((4, 8), [(2, 4, 1)], [("2", 4)], [], 3)
+        ],
         (lambda: Budget(evaluations=0), "evaluations must be"),
-        (lambda: Budget(seconds=0), "seconds must be"),
+        *[
+            (lambda value=value: Budget(seconds=value), "seconds must be a number above 0")
+            for value in (0, -1.0, math.nan, "3", True)
+        ],
     ],
 )
 def test_values_that_do_not_fit(call, said):
