@@ -28,7 +28,7 @@ from kernelgym_env.evaluation.protocols import Protocol, get_protocol
 from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.evaluation.submission import BACKENDS, Submission
 from kernelgym_env.prompts import extract_source
-from kernelgym_env.runs import TURNS
+from kernelgym_env.runs import turn_files
 from kernelgym_env.store import TurnRecord, checked_evaluation
 from kernelgym_env.tasks import registry
 from kernelgym_env.tasks.model import Task
@@ -62,22 +62,28 @@ class Stored:
 
 def read(path: Path) -> list[Stored]:
     """The results of a file: JSON with one of them, a list, or a list under ``results`` or ``records``; or JSON lines,
-    also gzipped; or the turns of a run's folder. Turns without an evaluation (an agent's stop) and torn lines of a
-    store are left out.
+    also gzipped; or the turns in the folder of a run, of a search, or of the searches on several tasks. Turns without
+    an evaluation (an agent's stop) and torn lines of a store are left out.
 
     Raises:
         InvalidOptionError: if the file cannot be read, is no JSON, or holds something else; the message says where.
     """
-    return [_stored(name, record) for name, record in _records(path) if not _without_evaluation(record)]
+    files = turn_files(path) or [path]
+    return [
+        _stored(f"{file.parent.name}/{name}" if len(files) > 1 else name, record)
+        for file in files
+        for name, record in _records(file)
+        if not _without_evaluation(record)
+    ]
 
 
 def _records(path: Path) -> Iterator[tuple[str, Any]]:
-    path = path / TURNS if (path / TURNS).is_file() else path
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.name.lower().endswith(".gz") else data).decode("utf-8-sig")
     except OSError as error:
-        raise InvalidOptionError(f"The record {str(path)!r} cannot be read: {error.strerror or error}.") from error
+        told = "it is a folder without turns" if path.is_dir() else error.strerror or error
+        raise InvalidOptionError(f"The record {str(path)!r} cannot be read: {told}.") from error
     except (UnicodeDecodeError, EOFError, zlib.error) as error:
         raise InvalidOptionError(f"The record {str(path)!r} is no UTF-8 text, or not gzip: {error}.") from error
     name = path.name.lower().removesuffix(".gz")

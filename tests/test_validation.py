@@ -20,7 +20,9 @@ from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.protocols import get_protocol
 from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.evaluation.submission import Submission
+from kernelgym_env.policies.choosing import SamplerPolicy
 from kernelgym_env.pools.fake import FakePool
+from kernelgym_env.search import best_of_n
 from kernelgym_env.store import Store, TurnRecord
 from kernelgym_env.tasks import load_task
 from kernelgym_env.validation import CannotJudgeError, Stored, compare, read, resubmission
@@ -143,8 +145,18 @@ def test_the_folder_of_a_run(tmp_path: Path) -> None:
     env.reset(seed=0)
     env.step(WRONG)
     assert [stored.name for stored in read(tmp_path)] == ["turns.jsonl:1"]
-    with pytest.raises(InvalidOptionError, match="cannot be read: Is a directory"):
-        read(tmp_path.parent)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidOptionError, match="cannot be read: it is a folder without turns"):
+        read(tmp_path / "empty")
+
+
+def test_the_folder_of_a_search_and_that_of_several(tmp_path: Path) -> None:
+    for name in ("RowSum", "RowSoftmax"):
+        folder = tmp_path / f"KernelGym-{name}"
+        best_of_n(f"KernelGym/{name}", SamplerPolicy(), 2, pool="fake", folder=folder)
+        assert [stored.name for stored in read(folder)] == ["turns.jsonl:1", "turns.jsonl:2"]
+    found = [stored.name for stored in read(tmp_path)]
+    assert found == [f"KernelGym-{name}/turns.jsonl:{line}" for name in ("RowSoftmax", "RowSum") for line in (1, 2)]
 
 
 @pytest.mark.parametrize(

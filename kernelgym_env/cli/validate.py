@@ -41,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="RECORD",
         help="a file with results and their sources: what `kernelgym eval --json` prints, a list of it, or JSON lines "
-        "(.jsonl, .jsonl.gz), also those of stored trajectories; or the folder of a run",
+        "(.jsonl, .jsonl.gz), also those of stored trajectories; or the folder of a run or "
+        "a search",
     )
     parser.add_argument(
         "--tasks",
