@@ -140,7 +140,8 @@ def bootstrap(
 
     It says how much the figure would move with another draw of tasks like these. It holds nothing of the noise of a
     single measurement, and with few tasks (below about 10) it is too narrow. Resamples in which the figure has no
-    value (NaN, e.g. a geometric mean where nothing was solved) are left out.
+    value (NaN, e.g. a geometric mean where nothing was solved) are left out. A single task has no interval: each draw
+    of it is the same.
 
     Source: Efron 1979; the percentile interval.
 
@@ -163,11 +164,13 @@ def bootstrap(
         raise ValueError(f"The level of an interval is above 0 and below 1 (e.g. 0.95), got {level!r}.")
     if resamples < 1:
         raise ValueError(f"A bootstrap needs at least 1 resample, got {resamples!r}.")
+    value = float(figure(tasks))
+    if len(tasks) < 2 or math.isnan(value):
+        return Interval(value, math.nan, math.nan)
     draws = np.random.default_rng(seed).integers(len(tasks), size=(resamples, len(tasks)))
     found = np.array([figure([tasks[place] for place in draw]) for draw in draws], dtype=float)
     found = found[~np.isnan(found)]
-    value = float(figure(tasks))
-    if not found.size or math.isnan(value):
+    if not found.size:
         return Interval(value, math.nan, math.nan)
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2], method="nearest")
     return Interval(value, float(low), float(high))

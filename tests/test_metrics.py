@@ -109,7 +109,7 @@ def mean(values):
     return sum(values) / len(values)
 
 
-@given(st.lists(st.floats(-100, 100), min_size=1, max_size=20), st.integers(0, 5))
+@given(st.lists(st.floats(-100, 100), min_size=2, max_size=20), st.integers(0, 5))
 def test_an_interval_is_within_what_the_tasks_reach_and_repeats(values, seed):
     found = bootstrap(values, mean, resamples=50, seed=seed)
     assert found.value == mean(values)
@@ -131,6 +131,10 @@ def test_intervals_cover_the_true_mean_as_often_as_they_say():
         low, high = bootstrap(random.normal(1.0, 2.0, size=40).tolist(), mean, resamples=300, seed=seed)[1:]
         held += low <= 1.0 <= high
     assert 0.90 <= held / 200 <= 0.99
+
+
+def test_a_single_task_has_a_figure_and_no_interval():
+    assert str(bootstrap([2.0], mean)) == "Interval(value=2.0, low=nan, high=nan)"
 
 
 def test_the_interval_of_two_tasks_is_that_of_their_four_draws():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 
 from rich.table import Table
 from rich.text import Text
@@ -22,7 +23,7 @@ DESCRIPTION = (
     "Tell the figures of two runs on the tasks that both have, with the difference and its 95% interval; or put a run "
     "beside what publications say of themselves, by their rules of selection."
 )
-_COLOURS = {"better": "green", "worse": "red", "same": "dim"}
+_COLOURS = {"better": "green", "worse": "red", "unresolved": "dim"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,16 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"compare with published figures: all (the default), {', '.join(published_names())}",
     )
     add_select(parser)
-    parser.add_argument(
-        "--baseline", choices=BASELINES, default="eager", help="what speedups are over (default: eager)"
-    )
-    parser.add_argument("--samples", type=int, default=1, metavar="K", help="the best of K samples (default: 1)")
+    parser.add_argument("--baseline", choices=BASELINES, help="what speedups are over (default: eager)")
+    parser.add_argument("--samples", type=int, metavar="K", help="the best of K samples (default: 1)")
+    parser.set_defaults(select=None, baseline=None, samples=None)  # so that what was given is known
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print."""
-    if bool(arguments.second) == bool(arguments.published):
-        raise InvalidOptionError("Give another run to compare with, or --published; not both, and not neither.")
+    _check(arguments)
     first = load(arguments.first)
     if arguments.published:
         return _published(first, arguments)
@@ -57,8 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         first.tasks,
         second.tasks,
         k=arguments.samples,
-        baseline=arguments.baseline,
-        select=select_of(arguments.select),
+        baseline=arguments.baseline or "eager",
+        select="best" if arguments.select is None else select_of(arguments.select),
     )
     left_out = len({task.task_id for task in (*first.tasks, *second.tasks)}) - len(pairs)
     if arguments.json:
@@ -78,6 +77,32 @@ def run(arguments: argparse.Namespace) -> int:
     return OK
 
 
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse what does not go together.
+
+    Raises:
+        InvalidOptionError: with what does not, in words.
+    """
+    if arguments.samples is not None and arguments.samples < 1:
+        raise InvalidOptionError(f"--samples must be at least 1, got {arguments.samples}.")
+    if not arguments.published:
+        if arguments.second is None:
+            raise InvalidOptionError(
+                f"Say what {arguments.first!r} is compared with: another run, or published figures by --published."
+            )
+        return
+    if arguments.second is not None:
+        raise InvalidOptionError(
+            f"{arguments.first!r} is compared either with {arguments.second!r} or with published figures; leave out "
+            f"{arguments.second!r} or --published."
+        )
+    if given := [f"--{name}" for name in ("select", "baseline", "samples") if getattr(arguments, name) is not None]:
+        raise InvalidOptionError(
+            f"{' and '.join(given)} cannot be given with --published: the run's figures follow each publication's own "
+            f"rule, baseline and number of samples."
+        )
+
+
 def _differences(first: str, second: str, rows: list[Difference]) -> Table:
     table = Table()
     for column in ("figure", "over", first, second, "second - first (geomean: second / first)", ""):
@@ -86,8 +111,8 @@ def _differences(first: str, second: str, rows: list[Difference]) -> Table:
         table.add_row(
             row.figure,
             row.baseline or "–",
-            f"{row.first:.3g}",
-            f"{row.second:.3g}",
+            interval(row.first, math.nan, math.nan),
+            interval(row.second, math.nan, math.nan),
             interval(row.difference, row.low, row.high),
             Text(row.verdict, style=_COLOURS[row.verdict]),
         )
@@ -137,7 +162,7 @@ def _published(first: Loaded, arguments: argparse.Namespace) -> int:
 
 def _beside(name: str, rows: list[Beside]) -> Table:
     table = Table()
-    for column in ("model", "level", "figure", "over", "samples", "published", name, "tasks"):
+    for column in ("model", "level", "figure", "over", "samples", "turns", "published", name, "tasks"):
         table.add_column(column)
     for row in rows:
         table.add_row(
@@ -146,6 +171,7 @@ def _beside(name: str, rows: list[Beside]) -> Table:
             row.figure,
             row.baseline or "–",
             "1" if row.k == 1 else f"best of {row.k}",
+            row.select if isinstance(row.select, str) else "first" if row.select == 1 else f"first {row.select}",
             f"{row.published:.3g}",
             interval(row.run, row.low, row.high),
             str(row.tasks),

@@ -10,6 +10,7 @@ from rich.table import Table
 from kernelgym_env.cli.output import OK, console, print_json
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.keeping import named, write_whole
+from kernelgym_env.reports.figures import milestones
 from kernelgym_env.reports.page import as_html
 from kernelgym_env.reports.report import Report, load, make_report
 
@@ -97,7 +98,7 @@ def report_table(report: Report) -> Table:
     table.add_column("all tasks", no_wrap=True)
     levels = {level: {(f.name, f.baseline, f.k): f for f in found} for level, found in report.levels.items()}
     turns = {turn: {(f.name, f.baseline, f.k): f for f in found} for turn, found in report.turns.items()}
-    shown = dict(list(turns.items())[:8]) if len(turns) > 1 else {}
+    shown = {turn: turns[turn] for turn in milestones(len(turns))} if len(turns) > 1 else {}
     split = levels if len(levels) > 1 else {}
     for level in split:
         table.add_column(f"level {level or '–'}", justify="right")

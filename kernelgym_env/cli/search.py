@@ -11,10 +11,12 @@ from typing import Any
 from rich.table import Table
 
 from kernelgym_env import devices
-from kernelgym_env.cli.options import add_judging, judging_of
+from kernelgym_env.cli.options import add_judging, judging_of, kind_of
 from kernelgym_env.cli.output import FAULT, NEGATIVE, OK, console, print_json, progress
 from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.policies.base import check_tasks
 from kernelgym_env.policies.choosing import NAMES, make_policy
+from kernelgym_env.reports.figures import milestones
 from kernelgym_env.search import METHODS, Budget, SearchResult, Trial, run_method
 from kernelgym_env.tasks import load_tasks
 from kernelgym_env.tasks.kernelbench.requirements import check_requirements
@@ -76,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         for task in tasks:
             check_requirements(task)
     policy = make_policy(arguments.policy)
+    check_tasks(policy, tasks, kind_of(arguments.device))
     results, faults = [], 0
     for task in tasks:
         with progress(_expected(arguments, settings)) as advance:
@@ -140,11 +143,12 @@ def _expected(arguments: argparse.Namespace, settings: dict[str, int]) -> int:
 
 def _table(results: list[SearchResult]) -> Table:
     shown = Table(title=f"{results[0].method}, the fastest correct kernel")
-    for column in ("task", "evaluations", "correct", "speedup", "after 1", "after 8", "after 64", "id"):
+    marks = milestones(max(len(result.trials) for result in results))
+    for column in ("task", "evaluations", "correct", "speedup", *(f"after {mark}" for mark in marks), "id"):
         shown.add_column(column, overflow="fold")
     for result in results:
         best, curve = result.best, result.curve
-        after = [f"{curve[mark - 1]:.3g}" if len(curve) >= mark else "–" for mark in (1, 8, 64)]
+        after = [f"{curve[mark - 1]:.3g}" if len(curve) >= mark else "–" for mark in marks]
         found = ("–", *after, "–") if best is None else (f"{best.speedup:.3g}", *after, best.id)
         end = "" if result.complete else ", budget spent"
         shown.add_row(

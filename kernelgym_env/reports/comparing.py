@@ -24,7 +24,7 @@ from kernelgym_env.reports.figures import (
     of_task,
     overall,
 )
-from kernelgym_env.reports.published import System
+from kernelgym_env.reports.published import PublishedFigure, System
 from kernelgym_env.reports.samples import BASELINES, TaskSamples
 from kernelgym_env.tasks.kernelbench.ids import parse_id
 
@@ -41,7 +41,7 @@ class Difference:
         first: the first run's.
         second: the second run's.
         difference: second - first; for ``geomean`` second / first.
-        low: lower end of its 95% interval.
+        low: lower end of its 95% interval, NaN where there is none.
         high: upper end.
     """
 
@@ -55,9 +55,9 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """``better`` or ``worse`` (the second one) where the interval excludes no difference, else ``same``."""
+        """``better`` or ``worse`` (the second one) where the interval excludes no difference, else ``unresolved``."""
         none = 1.0 if self.figure == "geomean" else 0.0
-        return "better" if self.low > none else "worse" if self.high < none else "same"
+        return "better" if self.low > none else "worse" if self.high < none else "unresolved"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -147,7 +147,8 @@ class Beside:
         figure: its name.
         baseline: what speedups are over.
         k: samples a task.
-        select: which turns of a sample count in the run: the publication's rule, ``best`` where it states none.
+        select: which turns of a sample count in the run: the publication's rule, ``best`` where it states none; the
+            number of turns that the published figure is over, where that is known and the best of them counts.
         tasks: number of the run's tasks that its figure is over.
         published: the published figure.
         run: the run's, NaN where it has none.
@@ -161,7 +162,7 @@ class Beside:
     figure: str
     baseline: str
     k: int
-    select: str
+    select: str | int
     tasks: int
     published: float
     run: float
@@ -176,7 +177,8 @@ class Beside:
 def compare_published(
     tasks: Sequence[TaskSamples], system: System, *, resamples: int = 1000, seed: int = 0
 ) -> list[Beside]:
-    """Each published figure beside the run's, by the publication's own rule of selection and number of samples.
+    """Each published figure beside the run's, by the publication's own rule of selection and number of samples, over as
+    many turns: a figure over single turns is beside that of the run's first turns.
 
     Only the run's tasks of KernelBench count, as the publications are about these. A figure is left out where the run
     has no counterpart: no task of that level, fewer samples a task, a baseline that was not measured, or a kind of
@@ -190,8 +192,7 @@ def compare_published(
     """
     lost = set(cannot_count(tasks))
     counted = [task for task in tasks if task.task_id not in lost and parse_id(task.task_id)]
-    select = system.select or "best"
-    known: dict[tuple[int | None, int, str], dict[str, tuple[float, float, float]]] = {}
+    known: dict[tuple[int | None, int, str, str | int], dict[str, tuple[float, float, float]]] = {}
     rows = []
     for row in system.rows:
         chosen = [task for task in counted if row.level is None or task.level == row.level]
@@ -201,7 +202,8 @@ def compare_published(
             continue
         if row.baseline and row.baseline not in measured(chosen):
             continue
-        key = (row.level, row.k, f"{row.baseline} {p}")
+        select = _select(system, row)
+        key = (row.level, row.k, f"{row.baseline} {p}", select)
         if key not in known:
             found = figures(
                 chosen,
@@ -229,3 +231,10 @@ def compare_published(
             )
         )
     return rows
+
+
+def _select(system: System, row: PublishedFigure) -> str | int:
+    """Which turns of the run count beside a published figure."""
+    if row.turns == 1 or (row.turns is not None and system.select != "last"):
+        return row.turns
+    return system.select or "best"

@@ -4,6 +4,7 @@
 - `figures` -- correctness, fast_p, mean and geometric mean of the speedup, for k samples a task.
 - `by_level`, `by_turn` -- the same for each level, and for each number of turns.
 - `statuses` -- how turns ended.
+- `milestones` -- of many numbers those that are told.
 - `cannot_count` -- tasks of which every sample was lost.
 
 For k samples of n each figure is the unbiased estimate of what the best of k fresh samples reaches (`pass_at_k`,
@@ -12,6 +13,7 @@ For k samples of n each figure is the unbiased estimate of what the best of k fr
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelgym_env.errors import InvalidOptionError
+from kernelgym_env.errors import InvalidOptionError, unknown_name
 from kernelgym_env.metrics import Interval, best_at_k, bootstrap, pass_at_k
 from kernelgym_env.reports.samples import BASELINES, TaskSamples, check_select, reached
 
@@ -34,6 +36,7 @@ __all__ = [
     "figures",
     "least_samples",
     "measured",
+    "milestones",
     "names",
     "of_task",
     "overall",
@@ -213,7 +216,13 @@ def least_samples(tasks: Sequence[TaskSamples]) -> int:
 
 def measured(tasks: Sequence[TaskSamples]) -> list[str]:
     """The baselines that any correct turn has a speedup over; eager in any case."""
-    found = {
+    found = _timed(tasks)
+    return [name for name in BASELINES if name in found or name == "eager"]
+
+
+def _timed(tasks: Sequence[TaskSamples]) -> set[str]:
+    """The baselines that any correct turn has a speedup over."""
+    return {
         name
         for task in tasks
         for sample in task.samples
@@ -221,7 +230,6 @@ def measured(tasks: Sequence[TaskSamples]) -> list[str]:
         for name in BASELINES
         if not math.isnan(turn.speedup(name))
     }
-    return [name for name in BASELINES if name in found or name == "eager"]
 
 
 def figures(
@@ -234,6 +242,7 @@ def figures(
     strict: bool = True,
     resamples: int = 1000,
     seed: int = 0,
+    whole: Sequence[TaskSamples] | None = None,
 ) -> list[Figure]:
     """All figures over a set of tasks; the tasks of `cannot_count` are left out.
 
@@ -246,11 +255,14 @@ def figures(
         strict: see `of_task`.
         resamples: of the bootstrap.
         seed: of the bootstrap.
+        whole: the set that these tasks are a part of, in which the baseline has to have a time; None takes these.
 
     Raises:
-        InvalidOptionError: without tasks that count, for a k beyond the samples of a task, or a negative threshold.
+        InvalidOptionError: without tasks that count, for a k beyond the samples of a task, a negative threshold, or a
+            baseline that nothing correct has a time of; ``eager`` is taken all the same.
         UnknownNameError: for an unknown baseline or selection.
     """
+    _check_measured(tasks if whole is None else whole, baseline)
     check_select(select)
     if not all(p >= 0 for p in thresholds):
         raise InvalidOptionError(f"Thresholds of fast_p are at least 0, got {list(thresholds)!r}.")
@@ -271,11 +283,50 @@ def figures(
     return rows
 
 
+def _check_measured(tasks: Sequence[TaskSamples], baseline: str) -> None:
+    """Refuse a baseline over which nothing has a speedup, although something is correct."""
+    if baseline not in BASELINES:
+        raise unknown_name("baseline", baseline, BASELINES)
+    correct = any(turn.correct for task in tasks for sample in task.samples for turn in sample.turns)
+    if correct and baseline not in measured(tasks):
+        found = _timed(tasks)
+        there = (
+            f"there are times of {', '.join(name for name in BASELINES if name in found)}" if found else "nor of others"
+        )
+        raise InvalidOptionError(f"Nothing correct has a time of the baseline {baseline!r}; {there}.")
+
+
+def milestones(last: int, most: int = 8) -> list[int]:
+    """Of the numbers from 1 to `last` those that a table has room for: all, or powers of 2 (or 4, …) and the last one.
+
+    Args:
+        last: the greatest number; below 1 there are none.
+        most: how many there may be, at least 2.
+
+    >>> milestones(4), milestones(20), milestones(640)
+    ([1, 2, 3, 4], [1, 2, 4, 8, 16, 20], [1, 4, 16, 64, 256, 640])
+    """
+    found = list(range(1, last + 1))
+    factor = 2
+    while len(found) > most:
+        powers = itertools.takewhile(lambda power: power < last, (factor**place for place in itertools.count()))
+        found = [*powers, last]
+        factor *= 2
+    return found
+
+
 def by_level(tasks: Sequence[TaskSamples], k: int = 1, **options: Any) -> dict[int, list[Figure]]:
-    """`figures` of each level, in rising order; levels without a task that counts are left out."""
+    """`figures` of each level, in rising order; levels without a task that counts are left out.
+
+    Raises:
+        InvalidOptionError: as `figures` does; a baseline need only be measured on one of the levels.
+        UnknownNameError: as `figures` does.
+    """
     lost = set(cannot_count(tasks))
     levels = sorted({task.level for task in tasks if task.task_id not in lost})
-    return {level: figures([task for task in tasks if task.level == level], k, **options) for level in levels}
+    return {
+        level: figures([task for task in tasks if task.level == level], k, whole=tasks, **options) for level in levels
+    }
 
 
 def by_turn(tasks: Sequence[TaskSamples], k: int = 1, **options: Any) -> dict[int, list[Figure]]:

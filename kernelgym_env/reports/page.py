@@ -9,7 +9,7 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 
-from kernelgym_env.reports.figures import Figure
+from kernelgym_env.reports.figures import Figure, milestones
 from kernelgym_env.reports.report import Report
 
 __all__ = ["as_html"]
@@ -131,7 +131,8 @@ def _lines(caption: str, series: Mapping[str, list[tuple[int, Figure]]], top: fl
     top = top or max([value for value in highs if not math.isnan(value)], default=0.0) or 1.0
     wide = _WIDTH - _LEFT - 24
     x = {turn: _LEFT + 8 + wide * (place / max(1, len(turns) - 1)) for place, turn in enumerate(turns)}
-    content = _axes(top, [str(turn) for turn in turns], [x[turn] for turn in turns])
+    marks = [turn for turn in milestones(turns[-1]) if turn in x]
+    content = _axes(top, [str(turn) for turn in marks], [x[turn] for turn in marks])
     for place, (name, points) in enumerate(series.items()):
         colour = _COLOURS[place % len(_COLOURS)]
         known = [(turn, f) for turn, f in points if not math.isnan(f.value)]

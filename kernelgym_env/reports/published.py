@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from kernelgym_env.errors import InvalidOptionError, KernelGymError, MissingDataError, unknown_name
+from kernelgym_env.errors import InvalidOptionError, KernelGymError, MissingDataError, check_whole, unknown_name
 
 __all__ = ["PublishedFigure", "System", "published", "published_names", "read_published"]
 
@@ -40,6 +40,7 @@ class PublishedFigure:
         baseline: what speedups are over.
         k: samples a task of which the best counts; 1 is a mean over samples.
         value: the figure.
+        turns: of a trajectory that the figure is over, None where it is not known; may be left out of a file.
     """
 
     model: str
@@ -48,14 +49,16 @@ class PublishedFigure:
     baseline: str
     k: int
     value: float
+    turns: int | None = None
 
     def __post_init__(self) -> None:
         if not self.model or not self.figure or not isinstance(self.model, str) or not isinstance(self.figure, str):
             raise InvalidOptionError(f"model and figure must be texts, got {self.model!r} and {self.figure!r}.")
         if self.baseline not in _BASELINES:
             raise unknown_name("baseline", self.baseline, _BASELINES)
-        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
-            raise InvalidOptionError(f"k must be a whole number of at least 1, got {self.k!r}.")
+        check_whole("k", self.k)
+        if self.turns is not None:
+            check_whole("turns", self.turns)
         share = self.figure == "correct" or self.figure.startswith("fast_")
         number = isinstance(self.value, int | float) and not isinstance(self.value, bool) and math.isfinite(self.value)
         if not number or self.value < 0 or (share and self.value > 1):
@@ -181,10 +184,11 @@ def _system(entry: Any, where: str) -> System:
         raise InvalidOptionError(f"{where}: {error}") from error
 
 
-def _check_keys(entry: Any, needed: Mapping[str, Any], where: str) -> None:
+def _check_keys(entry: Any, known: Mapping[str, Field[Any]], where: str) -> None:
     if not isinstance(entry, Mapping):
         raise InvalidOptionError(f"{where} must be an object, got {entry!r:.100}.")
-    missing, unknown = sorted(set(needed) - set(entry)), sorted(set(entry) - set(needed))
+    needed = {name for name, item in known.items() if item.default is MISSING}
+    missing, unknown = sorted(needed - set(entry)), sorted(set(entry) - set(known))
     if missing or unknown:
         told = [f"{what} {', '.join(names)}" for what, names in (("lacks", missing), ("has unknown", unknown)) if names]
-        raise InvalidOptionError(f"{where} {' and '.join(told)}; its keys are {', '.join(needed)}.")
+        raise InvalidOptionError(f"{where} {' and '.join(told)}; its keys are {', '.join(known)}.")

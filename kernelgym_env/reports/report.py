@@ -29,6 +29,7 @@ from kernelgym_env.runs import PLAN, Run, turn_files
 from kernelgym_env.store import Store, TurnRecord
 from kernelgym_env.tasks import registry
 from kernelgym_env.tasks.kernelbench.ids import parse_id
+from kernelgym_env.tasks.kernelbench.runs import is_run
 
 __all__ = ["Loaded", "Report", "load", "make_report"]
 
@@ -113,6 +114,11 @@ def load(path: str | Path) -> Loaded:
         episodes = run.episodes()
         return Loaded(where.resolve().name, from_episodes(episodes, plan.tasks), {**facts, **_judged(episodes)})
     if not (files := turn_files(where)):
+        if is_run(where):
+            raise MissingDataError(
+                f"{str(path)!r} is a folder of KernelBench. Its figures need the times of a baseline: "
+                f"`kernelgym_env.reports.samples.from_kernelbench`, with an example at the end of docs/runs.md."
+            )
         raise MissingDataError(
             f"There is no run at {str(path)!r}: it is neither a folder that `kernelgym run` made (with {PLAN}), nor "
             f"one of `kernelgym search`, nor a file of trajectories."

@@ -187,13 +187,17 @@ def from_kernelbench(
 
     Args:
         samples: as `kernelgym_env.tasks.kernelbench.runs.read_run` gives them.
-        baselines: times by task id (`read_baselines`) by the name of the baseline.
+        baselines: times by task id (`read_baselines`) by the name of the baseline; at least one.
         tasks: the fixed set of task ids; None takes those of the folder. KernelBench takes the whole level.
 
     Raises:
         UnknownNameError: for an unknown baseline.
-        InvalidOptionError: for a sample of a task outside the set.
+        InvalidOptionError: for a sample of a task outside the set, or without baselines.
     """
+    if not baselines:
+        raise InvalidOptionError(
+            "Speedups need the times of a baseline, e.g. {'eager': read_baselines('baseline_time_torch.json')}."
+        )
     for name in baselines:
         if name not in BASELINES:
             raise unknown_name("baseline", name, BASELINES)

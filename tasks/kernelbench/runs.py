@@ -4,6 +4,7 @@ A folder holds ``level_<L>_problem_<P>_sample_<S>_kernel.py``, the same with ``_
 The latter names problems by their number alone, so a folder with results is about one level.
 
 - `Sample` -- one kernel.
+- `is_run` -- whether a folder is one.
 - `read_run`, `write_run` -- a folder.
 - `to_result` -- an `Evaluation` as KernelBench's record of a result.
 """
@@ -24,7 +25,7 @@ from kernelgym_env.evaluation.result import Evaluation, Status
 from kernelgym_env.tasks.files import read_source
 from kernelgym_env.tasks.kernelbench.ids import LEVELS, make_id
 
-__all__ = ["RESULTS", "Sample", "read_run", "to_result", "write_run"]
+__all__ = ["RESULTS", "Sample", "is_run", "read_run", "to_result", "write_run"]
 
 RESULTS = "eval_results.json"
 """Name of the file with the results."""
@@ -77,6 +78,12 @@ class Sample:
     def task_id(self) -> str:
         """The task's id, e.g. ``KernelBench/L1-019``."""
         return make_id(self.level, self.problem)
+
+
+def is_run(folder: str | Path) -> bool:
+    """Whether a folder has kernels or results by KernelBench's names."""
+    root = Path(folder).expanduser()
+    return root.is_dir() and any(path.name == RESULTS or _FILE.fullmatch(path.name) for path in root.iterdir())
 
 
 def read_run(folder: str | Path, *, level: int | None = None) -> list[Sample]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html.parser
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from kernelgym_env.reports.published import published
 from kernelgym_env.reports.report import Loaded, load, make_report
 from kernelgym_env.reports.samples import Sample, TaskSamples, Turn
 from kernelgym_env.store import Store, TurnRecord
+from kernelgym_env.tasks.kernelbench.runs import Sample as KernelBenchSample
+from kernelgym_env.tasks.kernelbench.runs import is_run, write_run
 
 SCRIPT = "# fake: speedup={}\nclass ModelNew: ...\n"
 
@@ -180,6 +183,15 @@ def test_what_is_no_run(folder, capsys):
         load(folder)
 
 
+def test_a_folder_of_kernelbench_is_told_how_it_gets_figures(folder, capsys):
+    write_run(folder / "kb", [KernelBenchSample(1, 19, source="class ModelNew: ...")])
+    said = refused(capsys, "report", "kb")
+    assert "from_kernelbench" in said
+    assert "docs/runs.md" in said
+    assert not is_run(folder / "slow")
+    assert not is_run(folder / "nowhere")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -198,8 +210,16 @@ def test_what_is_no_run(folder, capsys):
         (("export", "slow", "store", "rows.jsonl"), "must end with .parquet"),
         (("export", "slow", "ppo", "rows.jsonl"), "ppo"),
         (("export", "nowhere", "sft", "rows.jsonl"), "no trajectories at 'nowhere'"),
-        (("compare", "slow"), "not both, and not neither"),
-        (("compare", "slow", "fast", "--published", "kevin"), "not both, and not neither"),
+        (("compare", "slow"), "Say what 'slow' is compared with: another run, or published figures by --published"),
+        (("compare", "slow", "fast", "--published"), "leave out 'fast' or --published"),
+        (("compare", "slow", "fast", "--published", "kevin"), "either with 'fast' or with published figures"),
+        (("compare", "slow", "--published", "--samples", "2"), "--samples cannot be given with --published"),
+        (("compare", "slow", "--published", "kevin", "--baseline", "eager"), "--baseline cannot be given with"),
+        (("compare", "slow", "--published", "--select", "first", "--samples", "2"), "--select and --samples cannot"),
+        (("compare", "slow", "--published", "--select", ""), "--select cannot be given"),
+        (("compare", "slow", "--published", "--samples", "0"), "--samples must be at least 1, got 0"),
+        (("compare", "slow", "fast", "--samples", "-1"), "--samples must be at least 1, got -1"),
+        (("compare", "slow", "fast", "--select", ""), "got ''"),
         (("compare", "slow", "--published", "kevni"), "Did you mean 'kevin'"),
         (("compare", "slow", "fast", "--baseline", "compile"), "first run has no time of the baseline 'compile'"),
         (("compare", "slow", "fast", "--samples", "3"), "k must be from 1 to 2, got 3"),
@@ -236,13 +256,36 @@ def test_two_runs(folder, capsys):
     rows = {row["figure"]: row for row in found["figures"]}
     assert (rows["geomean"]["difference"], rows["geomean"]["verdict"]) == (pytest.approx(1.5), "better")
     assert (rows["mean_speedup"]["difference"], rows["mean_speedup"]["verdict"]) == (1.0, "better")
-    assert (rows["correct"]["difference"], rows["correct"]["verdict"]) == (0.0, "same")
+    assert (rows["correct"]["difference"], rows["correct"]["verdict"]) == (0.0, "unresolved")
     assert (rows["fast_2"]["first"], rows["fast_2"]["second"]) == (0.0, 1.0)
     back = {row["figure"]: row for row in printed(capsys, "compare", "fast", "slow")["figures"]}
     assert back["geomean"]["verdict"] == "worse"
     capsys.readouterr()
     assert main(["compare", "slow", "fast"]) == 0
     assert "On 3 common tasks." in capsys.readouterr().out
+
+
+def test_absent_figures_are_dashes_and_one_task_has_no_interval(folder, capsys):
+    assert main(["run", "one", "--policy", "script:wrong.py", "--tasks", "KernelGym/RowSum", *OPTIONS]) == 2
+    (folder / "wrong.py").write_text("# fake: status=wrong\nclass ModelNew: ...\n")
+    for name, script in (("bad", "wrong"), ("good", "two")):
+        assert main(["run", name, "--policy", f"script:{script}.py", "--tasks", "KernelGym/RowSum", *OPTIONS]) == 0
+    rows = {row["figure"]: row for row in printed(capsys, "compare", "bad", "good")["figures"]}
+    assert (rows["geomean"]["first"], rows["geomean"]["difference"], rows["geomean"]["low"]) == (None, None, None)
+    assert (rows["correct"]["difference"], rows["correct"]["low"]) == (1.0, None)
+    assert {row["verdict"] for row in rows.values()} == {"unresolved"}
+    for command in (["compare", "bad", "good"], ["report", "good"], ["report", "good", "--html", "page.html"]):
+        capsys.readouterr()
+        assert main(command) == 0
+        assert "nan" not in capsys.readouterr().out
+    assert "nan" not in (folder / "page.html").read_text()
+
+
+def test_columns_of_turns_reach_the_last_one(folder, capsys):
+    more = ("--turns", "20", "--samples", "1", "--pool", "fake")
+    assert main(["run", "long", "--policy", "script:one.py", "--tasks", "core", "--limit", "2", *more]) == 0
+    out = capsys.readouterr().out
+    assert re.findall(r"in (\d+)", out.splitlines()[1] + out.splitlines()[2]) == ["1", "2", "4", "8", "16", "20"]
 
 
 def samples(speedups: dict[str, float]) -> list[TaskSamples]:
@@ -283,6 +326,22 @@ def test_a_run_beside_published_figures(folder, capsys):
     capsys.readouterr()
     assert main(["compare", "slow", "--published", "kevin"]) == 0
     assert "no counterpart" in capsys.readouterr().out
+
+
+def test_a_published_figure_is_beside_as_many_turns(folder, capsys):
+    slow, fast, wrong = Turn(True, {"eager": 1.5}, "correct"), Turn(True, {"eager": 4.0}, "correct"), Turn()
+    sample = Sample((wrong, slow, wrong, wrong, slow, wrong, wrong, wrong, fast))
+    run = [TaskSamples("KernelBench/L1-001", 1, (sample,) * 128)]
+    found = {
+        (row.model, row.k): (row.select, row.run)
+        for row in compare_published(run, published("kevin"), resamples=5)
+        if row.figure == "mean_speedup"
+    }
+    assert found["multi-turn RL, 128x1", 128] == (1, 0.0)  # nothing is correct in the first turn
+    assert found["QwQ, 32x4", 32] == (4, 1.5)
+    assert found["single-turn RL", 16] == (8, 1.5)  # trained on single turns, played over 8
+    assert {row.select for row in compare_published(run, published("kernelbench"), resamples=5)} == {1}
+    assert {row.select for row in compare_published(run, published("dr_kernel"), resamples=5)} == {"last"}
 
 
 # --- export

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kernelgym_env.errors import InvalidOptionError, UnknownNameError
@@ -20,6 +20,7 @@ from kernelgym_env.reports.figures import (
     figures,
     least_samples,
     measured,
+    milestones,
     names,
     of_task,
     overall,
@@ -143,6 +144,8 @@ tasks_of_samples = st.lists(
 @given(tasks_of_samples, st.data(), st.sampled_from(["last", "best", 1, 2]), st.sampled_from(["eager", "compile"]))
 def test_k_samples_are_what_every_way_to_draw_them_gives(drawn, data, select, baseline):
     tasks = [task(*samples, name=str(place)) for place, samples in enumerate(drawn)]
+    nothing_correct = not any(turn.correct for entry in tasks for sample in entry.samples for turn in sample.turns)
+    assume(nothing_correct or baseline in measured(tasks))
     k = data.draw(st.integers(1, least_samples(tasks)))
     thresholds, strict = (0, 1, 1.5), data.draw(st.booleans())
     found = values(tasks, k, select=select, baseline=baseline, thresholds=thresholds, strict=strict)
@@ -216,6 +219,52 @@ def test_by_level_statuses_and_baselines():
     assert statuses(tasks) == {"correct": 1, "wrong": 1, "stop": 1}
     assert measured(tasks) == ["eager", "compile"]
     assert measured([task(WRONG)]) == ["eager"]
+
+
+def test_a_baseline_that_nothing_was_timed_over_is_refused():
+    timed, untimed = task(right(2.0, 1.5), name="a", level=1), task(right(3.0), name="b", level=2)
+    with pytest.raises(InvalidOptionError, match="time of the baseline 'compile'; there are times of eager"):
+        figures([untimed], baseline="compile")
+    with pytest.raises(InvalidOptionError, match="baseline 'graph'; nor of others"):
+        figures([task(Turn(True, {}, "correct"))], baseline="graph")
+    with pytest.raises(InvalidOptionError, match="'compile'"):
+        by_turn([untimed], baseline="compile")
+    assert values([task(WRONG)], baseline="compile")["mean_speedup"] == 0
+    assert values([task(Turn(True, {}, "correct"))])["mean_speedup"] == 0
+    # of the parts of a set, one of which has times, none is refused
+    assert values([timed, untimed], baseline="compile")["mean_speedup"] == 0.75
+    levels = by_level([timed, untimed], resamples=5, baseline="compile")
+    assert [found[-2].value for found in levels.values()] == [1.5, 0.0]
+
+
+def test_a_set_of_one_task_has_no_interval():
+    assert all(math.isnan(figure.low) and math.isnan(figure.high) for figure in figures([task(right(2.0))]))
+
+
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        (0, []),
+        (1, [1]),
+        (8, [1, 2, 3, 4, 5, 6, 7, 8]),
+        (9, [1, 2, 4, 8, 9]),
+        (16, [1, 2, 4, 8, 16]),
+        (128, [1, 2, 4, 8, 16, 32, 64, 128]),
+        (129, [1, 4, 16, 64, 129]),
+        (1000, [1, 4, 16, 64, 256, 1000]),
+    ],
+)
+def test_milestones(last, told):
+    assert milestones(last) == told
+
+
+@given(st.integers(1, 10**6), st.integers(2, 12))
+def test_milestones_begin_and_end_and_have_room(last, most):
+    found = milestones(last, most)
+    assert found[0] == 1
+    assert found[-1] == last
+    assert len(found) <= most
+    assert found == sorted(set(found))
 
 
 def test_the_parts_of_a_figure():
@@ -298,12 +347,14 @@ def test_figures_of_a_folder_of_kernelbench(tmp_path):
 def test_pass_at_k_of_a_folder_of_kernelbench():
     result = {"compiled": True, "metadata": {}, "runtime": 1.0, "runtime_stats": {}}
     samples = [KernelBenchSample(1, 1, n, "x", "", {**result, "correctness": n < 3}) for n in range(10)]
-    tasks = from_kernelbench(samples, {})
+    tasks = from_kernelbench(samples, {"eager": {}})
     n, c = 10, 3
     for k in (1, 5, 10):
         wanted = 1.0 if n - c < k else 1 - np.prod(1 - k / np.arange(n - c + 1, n + 1))
         assert values(tasks, k)["correct"] == pytest.approx(wanted)
     with pytest.raises(InvalidOptionError, match="not in the set"):
-        from_kernelbench(samples, {}, ["KernelBench/L1-002"])
+        from_kernelbench(samples, {"eager": {}}, ["KernelBench/L1-002"])
     with pytest.raises(UnknownNameError, match="baseline"):
         from_kernelbench(samples, {"cudnn": {}})
+    with pytest.raises(InvalidOptionError, match=r"times of a baseline, e.g. .*read_baselines"):
+        from_kernelbench(samples, {})

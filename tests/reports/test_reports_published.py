@@ -79,6 +79,12 @@ def test_all_levels_are_the_mean_of_the_levels():
         assert found[model, None, name, over] == pytest.approx(0.4 * levels[0] + 0.4 * levels[1] + 0.2 * levels[2])
 
 
+def test_the_turns_of_kevins_shapes():
+    for row in published("kevin").rows:
+        shape = row.model.rpartition("x")[2]
+        assert row.turns == (int(shape) if shape in ("1", "4") else 8)
+
+
 def test_unknown_names():
     with pytest.raises(UnknownNameError, match="Did you mean 'kevin'"):
         published("kevni")
@@ -103,7 +109,9 @@ def write(tmp_path, **changes):
 
 def test_a_file_of_ones_own(tmp_path):
     (system,) = read_published(write(tmp_path)).values()
-    assert (system.name, system.rows[0].value) == ("own", 0.5)
+    assert (system.name, system.rows[0].value, system.rows[0].turns) == ("own", 0.5, None)
+    (system,) = read_published(write(tmp_path, rows=[{**ROW, "turns": 1}])).values()
+    assert system.rows[0].turns == 1
 
 
 @pytest.mark.parametrize(
@@ -114,6 +122,8 @@ def test_a_file_of_ones_own(tmp_path):
         ({"rows": [{**ROW, "value": True}]}, "got True"),
         ({"rows": [{**ROW, "baseline": "egaer"}]}, "Did you mean 'eager'"),
         ({"rows": [{**ROW, "k": 0}]}, "at least 1, got 0"),
+        ({"rows": [{**ROW, "turns": 0}]}, "turns must be a whole number of at least 1, got 0"),
+        ({"rows": [{**ROW, "turns": True}]}, "got True"),
         ({"rows": [{**ROW, "colour": 1}]}, "has unknown colour"),
         ({"rows": [{"model": "own"}]}, "lacks baseline"),
         ({"rows": []}, "at least one figure"),

@@ -1,6 +1,7 @@
 """The command `kernelgym search`."""
 
 import json
+import re
 
 import pytest
 
@@ -53,9 +54,35 @@ def test_another_policy_is_refused(tmp_path, capsys):
 
 
 def test_nothing_correct_is_a_negative_verdict(tmp_path, capsys):
-    command = ["search", str(tmp_path), "--policy", "template", "--tasks", "KernelGym/RowCumsum", "--pool", "fake"]
+    (tmp_path / "wrong.py").write_text("# fake: status=wrong\nclass ModelNew: ...\n")
+    policy = f"script:{tmp_path / 'wrong.py'}"
+    command = ["search", str(tmp_path / "s"), "--policy", policy, "--tasks", "KernelGym/RowCumsum", "--pool", "fake"]
     assert main([*command, "--method", "best_of_n", "--n", "2"]) == 1
     assert "–" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["search", "run"])
+def test_a_task_that_the_policy_is_not_for_is_refused_before_it_is_played(command, tmp_path, capsys):
+    tasks = ["--tasks", "KernelGym/RowSum", "--tasks", "KernelGym/RowCumsum", "--pool", "fake", "--device", "cpu"]
+    assert main([command, str(tmp_path / "s"), "--policy", "template", *tasks]) == 2
+    said = capsys.readouterr().err
+    assert "cannot act on 1 of the 2 tasks (KernelGym/RowCumsum: it calls 'cumsum', which no template knows)" in said
+    assert "tasks that a template computes (columns, elementwise, gae, matmul, rows" in said
+    assert not (tmp_path / "s").exists()
+    # a backend that has no template for a kind of task which another one has
+    tasks = ["--tasks", "KernelGym/ColumnMax", "--pool", "fake", "--device", "cuda:0"]
+    assert main([command, str(tmp_path / "s"), "--policy", "template:cupy", *tasks]) == 2
+    assert "KernelGym/ColumnMax: there is no template in cupy for its kind" in capsys.readouterr().err
+
+
+def test_the_table_tells_the_last_evaluation(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    command = ["search", str(tmp_path / "s"), "--policy", "sampler", "--tasks", "KernelGym/RowSum", "--pool", "fake"]
+    for count, marks in ((5, (1, 2, 3, 4, 5)), (20, (1, 2, 4, 8, 16, 20))):
+        assert main([*command, "--method", "best_of_n", "--n", str(count)]) == 0
+        out = capsys.readouterr().out
+        assert re.findall(r"after (\d+)", out) == [str(mark) for mark in marks]
+        command[1] += "s"
 
 
 @pytest.mark.parametrize(
