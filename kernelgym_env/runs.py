@@ -210,14 +210,18 @@ class Run:
     def left(self, plan: Plan) -> list[Slot]:
         """What is left to play, in the order of tasks and samples."""
         found = {episode[0].episode_id: episode for episode in self.episodes()}
+        latest: dict[str, int] = {}  # an earlier attempt may have been lost from the file whole
+        for name, _, attempt in (episode_id.rpartition(".") for episode_id in found):
+            latest[name] = max(latest.get(name, 0), int(attempt) if attempt.isdecimal() else 0)
         slots = []
         for sample in range(plan.samples):
             for task_id in plan.tasks:
-                slot = Slot(task_id, sample)
-                while (episode := found.get(slot.episode_id)) and (episode[-1].truncated or not is_whole(episode)):
-                    slot = Slot(task_id, sample, slot.attempt + 1)
-                if episode is None or not episode[-1].terminated:
-                    slots.append(Slot(task_id, sample, slot.attempt, tuple(episode or ())))
+                slot = Slot(task_id, sample, latest.get(f"{task_id}#{sample}", 0))
+                episode = found.get(slot.episode_id, [])
+                if episode and (episode[-1].truncated or not is_whole(episode)):
+                    slots.append(replace(slot, attempt=slot.attempt + 1))
+                elif not episode or not episode[-1].terminated:
+                    slots.append(replace(slot, played=tuple(episode)))
         return slots
 
     @contextmanager

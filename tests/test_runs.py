@@ -254,6 +254,16 @@ def test_a_run_of_nothing_but_faults_has_a_report_that_says_so(tmp_path):
     assert {record.episode_id[-2:] for record in run.store.records()} == {".0", ".1"}
 
 
+def test_a_fault_that_was_lost_from_the_file_is_not_made_good_again(tmp_path):
+    run = Run(tmp_path / "run")
+    started = run.start(plan(turns=1))
+    assert play(run, started, TASKS, Faults("fault")) == 6
+    assert play(run, started, TASKS, Faults("correct")) == 0
+    lose(run, 0)
+    assert run.left(started) == []
+    assert [row["samples"] for row in make_report(load(tmp_path / "run")).tasks] == [2, 2, 2]
+
+
 # --- what a folder refuses
 
 
