@@ -110,9 +110,9 @@ def test_what_is_waited_for_can_be_held_still_meanwhile(server: Zygote) -> None:
 
     spares.fill()
     first = spares._workers[0]
-    while not processes.below(first.pid):
-        time.sleep(0.001)
-    processes.Halt(first.pid).hold()  # it takes its time
+    assert first.wait(60)["ok"] is True
+    processes.Halt(first.pid).hold()  # it takes its time with what it is asked next
+    first.post({"op": "warm", "device": "cpu"})
     taken = spares.take(meanwhile)
     assert taken is first
     assert seen == [True, True]
