@@ -9,6 +9,7 @@
 - Ours: protocol `strict`, with every check, by so many judges that work side by side and time one at a time; first all
   kinds, then Triton alone for as long as `--steady` says, with as many in flight as there are judges.
 - Verdicts of all ways must be the same.
+- Cache folders are new ones, ours and those of torch, Triton and CuPy: nothing was built or found out before.
 
 Seconds of a stage are medians over submissions. `timing` is the stage in which an evaluation has the device to itself.
 """
@@ -47,6 +48,7 @@ HERE = Path(__file__).parent
 STAGES = ("queue", "build", "start", "correctness", "timing", "total")
 ROWS, COLUMNS = {"cuda": 8192, "cpu": 256}, {"cuda": 4096, "cpu": 1024}
 WRONG_EVERY = 8
+CACHES = ("TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR")
 
 REFERENCE = """
 import torch
@@ -250,8 +252,9 @@ def by_kernelbench(every: list[Sample], device: str, gpu: str | None) -> Iterato
     """One process after the other, on the GPU of this number if one is given; what is known after each."""
     seconds: list[float] = []
     correct: list[bool] = []
-    environ = os.environ | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
     with tempfile.TemporaryDirectory() as folder:
+        environ = os.environ | {name: str(Path(folder, name)) for name in CACHES}
+        environ |= {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
         for sample in track(every, "KernelBench's method", console=Console(stderr=True)):
             reference, submission = Path(folder, "reference.py"), Path(folder, f"submission_{sample.number}.py")
             reference.write_text(sample.task.source)
@@ -422,6 +425,8 @@ def main() -> None:
     document["steady"], document["ours"] = [], []
     document["theirs_meanwhile"] = arguments.theirs_on is not None
     threads = ThreadPoolExecutor(1)
+    cache = tempfile.TemporaryDirectory()
+    os.environ["KERNELGYM_CACHE_DIR"] = cache.name
 
     def theirs() -> None:
         for known in by_kernelbench(every, arguments.device, arguments.theirs_on):
@@ -439,6 +444,7 @@ def main() -> None:
     if not arguments.ours_alone:
         (meanwhile or threads.submit(theirs)).result()
         ways.append(document["kernelbench"]["correct"])
+    cache.cleanup()
     document["verdicts_alike"] = all(way == document["right"] for way in ways)
     save()
     show(document)
