@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym_env.errors import InvalidOptionError
-from kernelgym_env.keeping import write_whole
+from kernelgym_env.keeping import named, write_whole
 from kernelgym_env.tasks.flaws import METHOD, MISSING
 
 __all__ = ["SCHEMA", "AuditFile"]
@@ -66,7 +66,7 @@ class AuditFile:
         head = json.dumps(document)[:-1]
         text = f'{head},\n"tasks": {{\n' + ",\n".join(lines) + "\n}}\n"
         try:
-            write_whole(path, text)
+            write_whole(named(path), text)
         except OSError as error:
             raise InvalidOptionError(f"The audit cannot be written to {str(path)!r}: {error.strerror}.") from error
 

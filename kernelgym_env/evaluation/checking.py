@@ -208,7 +208,9 @@ def check_laws(judging: Judging, case: Case, reference: Reference, book: LawBook
         return
     # of this thread alone: a submission that dawdles, or keeps the processor busy, must not save itself from a law
     start = time.thread_time()
-    with judging.stages.time("correctness"):
+    assert judging.candidate is not None
+    # what is found out lasts, so the submission cannot keep the machine busy meanwhile
+    with judging.stages.time("correctness"), judging.candidate.still():
         book.learn(reference, case)
         if reference.out_size + case.size > _LARGE_BYTES:
             case.forget()  # one set of expected values at a time
@@ -217,7 +219,7 @@ def check_laws(judging: Judging, case: Case, reference: Reference, book: LawBook
             return
         trial, values = (derive_seed(seed.to_bytes(8, "big"), part, name) for part in ("trial", "values"))
         judging.give_way()
-        with judging.stages.time("correctness"):
+        with judging.stages.time("correctness"), judging.candidate.still():
             varied = book.case(reference, name, values, case) if book.admit(reference, name, trial) else None
         if varied is None:
             continue

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -299,20 +300,19 @@ class Judging:
             WorkerEnded: if what keeps the device busy is the candidate's, and does not end in the time of a call.
             TimeoutError: as `Quiet.alone`.
         """
-        with self.spares.still() if self.spares is not None else nullcontext(), self.quiet.alone(self._is_idle):
+        with (
+            self.spares.still() if self.spares is not None else nullcontext(),
+            self.quiet.alone(partial(is_idle, self.device), self._wait_for_candidate),
+        ):
             yield
 
-    def _is_idle(self) -> bool:
-        """Whether the device does nothing.
+    def _wait_for_candidate(self) -> None:
+        """Have the candidate wait for what it has started on the device, while others wait for that too.
 
-        If not, the candidate is waited for: a kernel that it has started has no deadline of its own once a command is
-        answered, and everybody would wait for it.
+        A kernel has no deadline of its own once a command is answered. What the candidate says is of no interest.
         """
-        if is_idle(self.device):
-            return True
-        if self.candidate is not None:
-            self.command(self.candidate, {"op": "batch", "calls": 0, "wait": 0}, self.protocol.deadlines.run_s)
-        return False
+        if self.candidate is not None and not self.candidate.gone:
+            self.candidate.ask({"op": "batch", "calls": 0, "wait": 0}, self.protocol.deadlines.run_s)
 
     # correctness
 
@@ -495,7 +495,8 @@ class Judging:
         if self.spares is None:
             return
         if twin is not None:
-            if self.spares.give_back(twin, self.give_way):
+            # where this judge has left, another one may be timing, which emptying a process would disturb
+            if self.quiet.here and self.spares.give_back(twin, self.give_way):
                 self.workers.remove(twin)
             else:
                 twin.stop()
@@ -503,8 +504,10 @@ class Judging:
 
     def close(self) -> None:
         """Have all processes end, wait until they have, and free the shared memory."""
-        self.stop()
-        self.wait_closed()
+        try:
+            self.stop()
+        finally:
+            self.wait_closed()
 
     def wait_closed(self) -> None:
         """Wait until all processes have ended, free the shared memory, and use the device no more."""

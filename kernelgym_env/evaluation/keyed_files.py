@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import stat
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -50,13 +48,8 @@ class KeyedFiles:
         self.ignored = 0
         self._lock = threading.Lock()
 
-    def load(self, key: Mapping[str, Any], *, newer_s: float = math.inf) -> dict[str, Any] | None:
-        """What is kept under a key of plain data; None where there is nothing.
-
-        Args:
-            key: what it was saved under.
-            newer_s: seconds after which it counts no more.
-        """
+    def load(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What is kept under a key of plain data; None where there is nothing."""
         try:
             path = self._path(key)
             with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -65,8 +58,6 @@ class KeyedFiles:
                     raise ValueError("not a file of this user")
                 if status.st_mode & _WRITABLE_BY_OTHERS or status.st_size > _LARGEST:
                     raise ValueError("others may write it, or it is too large")
-                if time.time() - status.st_mtime > newer_s:
-                    return None
                 found = json.loads(file.read(_LARGEST + 1))
             if found["key"] != json.loads(json.dumps(key)) or found["digest"] != digest(found["data"]):
                 raise ValueError("not what was written")

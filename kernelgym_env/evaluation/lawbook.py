@@ -55,7 +55,7 @@ class _Health:
         if any(a > b for a, b in zip(self.nans + self.nonfinite, usual.nans + usual.nonfinite, strict=True)):
             return "its reference is not finite"
         for mine, theirs in ((self.error, usual.error), (self.swing, usual.swing)):
-            if mine > slack * max(1.0, _WORSE * theirs):
+            if not math.isnan(theirs) and mine > slack * max(1.0, _WORSE * theirs):
                 return "its reference is ill-conditioned"
         return ""
 
@@ -77,11 +77,13 @@ class LawBook:
         self.dropped: dict[str, str] = {}
         self.levels: dict[str, int] = {}
         self._usual: _Health | None = None
+        self._lasts = False
 
     def to_dict(self) -> dict[str, Any]:
-        """What was found, as plain data."""
-        usual = None if self._usual is None else asdict(self._usual)
-        return {"dropped": dict(self.dropped), "levels": dict(self.levels), "usual": usual}
+        """What was found, as plain data; nothing where it might come out otherwise on a machine that is less busy."""
+        if self._usual is None or not self._lasts:
+            return {"dropped": {}, "levels": {}, "usual": None}
+        return {"dropped": dict(self.dropped), "levels": dict(self.levels), "usual": asdict(self._usual)}
 
     def add(self, found: Mapping[str, Any]) -> None:
         """Take over what another book has found for the same task, where this one knows nothing.
@@ -92,8 +94,10 @@ class LawBook:
         Raises:
             KeyError, TypeError: if it has another form.
         """
-        if self._usual is None and found["usual"] is not None:
-            self._usual = _Health(**found["usual"])
+        if found["usual"] is None:
+            return
+        if self._usual is None:
+            self._usual, self._lasts = _Health(**found["usual"]), True
         unknown = set(self.names) - set(self.dropped) - set(self.levels)
         self.dropped |= {name: str(why) for name, why in found["dropped"].items() if name in unknown}
         self.levels |= {name: int(level) for name, level in found["levels"].items() if name in unknown}
@@ -108,10 +112,13 @@ class LawBook:
         """Note, once, how the reference does on its usual inputs."""
         if self._usual is None:
             reference.expect(case)
-            self._usual = _health(reference, case, swing=_affordable(reference, case))
+            usual = _health(reference, case, swing=_affordable(reference, case))
             if reference.device.type == "cuda" and not self.chosen and _makes_indices(reference, case.inputs):
                 # an index out of range ends a CUDA context, and the judge with it
                 self.dropped = {name: "its reference makes integers of its inputs" for name in self.names}
+            # a machine that was too busy or too full to ask for the swing may be neither the next time
+            self._lasts = not math.isnan(usual.swing) or _is_large(reference, case)
+            self._usual = usual
 
     def admit(self, reference: Reference, name: str, seed: int) -> bool:
         """Whether the task bears a law; found out on inputs of its own where that is not known yet."""
@@ -159,8 +166,12 @@ class LawBook:
 
 def _affordable(reference: Reference, case: Case) -> bool:
     """Whether to ask the oracle once more: not where that takes long or needs much memory."""
+    return reference.expect_s < _SLOW_S and not _is_large(reference, case)
+
+
+def _is_large(reference: Reference, case: Case) -> bool:
     size = sum(value.nbytes for value in flat(case.inputs) if isinstance(value, torch.Tensor)) + reference.out_size
-    return reference.expect_s < _SLOW_S and size < _LARGE_BYTES
+    return size >= _LARGE_BYTES
 
 
 def _health(reference: Reference, case: Case, *, swing: bool) -> _Health:

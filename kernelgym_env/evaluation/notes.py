@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -64,16 +65,31 @@ class TaskNotes:
         book: the value laws that it bears.
         probed: None before it was looked at.
         mixing: how far its inputs may be mixed, None while that is unknown.
+        largest_bytes: bytes of the largest of its tensors, None while that is unknown.
+        since_s: when the first of it was found out, in seconds since 1970.
     """
 
     book: LawBook
     probed: Probed | None = None
     mixing: Mixing | None = None
+    largest_bytes: int | None = None
+    since_s: float = field(default_factory=time.time)
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it is to be found out again."""
+        return time.time() - self.since_s > _WEEK_S
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain data."""
         probed = None if self.probed is None else asdict(self.probed)
-        return {"probed": probed, "mixing": self.mixing, "laws": self.book.to_dict()}
+        return {
+            "probed": probed,
+            "mixing": self.mixing,
+            "laws": self.book.to_dict(),
+            "largest_bytes": self.largest_bytes,
+            "since_s": self.since_s,
+        }
 
     def add(self, found: Mapping[str, Any]) -> None:
         """Take over what another judge knows of the same task, where these have nothing.
@@ -84,7 +100,7 @@ class TaskNotes:
         Raises:
             KeyError, TypeError, ValueError: if it has another form.
         """
-        probed, mixing = found["probed"], found["mixing"]
+        probed, mixing, largest, since_s = (found[key] for key in ("probed", "mixing", "largest_bytes", "since_s"))
         if mixing is not None and mixing not in get_args(Mixing):
             raise ValueError(f"mixing of another version: {mixing!r}")
         self.book.add(found["laws"])
@@ -93,6 +109,9 @@ class TaskNotes:
             self.probed = Probed(dict(probed["out_tree"]), int(probed["out_size"]), bool(probed["mutates"]), work)
         if self.mixing is None:
             self.mixing = mixing
+        if self.largest_bytes is None and largest is not None:
+            self.largest_bytes = int(largest)
+        self.since_s = min(self.since_s, float(since_s))
 
 
 class Notes:
@@ -113,6 +132,9 @@ class Notes:
     def of(self, task: Task, protocol: Protocol) -> TaskNotes:
         """What is known of a task, as it is sized for the device; what is found out goes in there, see `keep`."""
         place = (task.hash, task.input_laws, protocol)
+        if place in self._known and self._known[place].is_old:
+            del self._known[place]
+            self._touched.pop(place, None)
         if place not in self._known:
             if len(self._known) >= _MOST_TASKS:
                 self._known.pop(next(iter(self._known)))
@@ -121,6 +143,14 @@ class Notes:
         if place not in self._touched:
             self._touched[place] = self._known[place].to_dict()
         return self._known[place]
+
+    def forget(self) -> None:
+        """Forget what was found out since the last `keep`: an evaluation that was broken off may be wrong in it."""
+        for place, before in self._touched.items():
+            notes = self._known.get(place)
+            if notes is not None and notes.to_dict() != before:
+                del self._known[place]
+        self._touched.clear()
 
     def keep(self) -> None:
         """Write down what was found out since the last time."""
@@ -134,9 +164,9 @@ class Notes:
         self._touched.clear()
 
     def _add_others(self, place: Any) -> None:
-        found = self._files.load(self._key(place), newer_s=_WEEK_S)
-        if found is not None:
-            with suppress(KeyError, TypeError, ValueError, AttributeError):  # of another form
+        found = self._files.load(self._key(place))
+        with suppress(KeyError, TypeError, ValueError, AttributeError):  # of another form
+            if found is not None and time.time() - float(found["since_s"]) <= _WEEK_S:
                 self._known[place].add(found)
 
     def _key(self, place: Any) -> dict[str, Any]:

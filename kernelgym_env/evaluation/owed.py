@@ -26,7 +26,7 @@ from kernelgym_env.evaluation.result import Status
 
 __all__ = ["Answer", "Owed"]
 
-_FEWEST, _MOST = 3, 64
+_FEWEST, _MOST, _MOST_AT_ONCE = 3, 64, 4
 _HELD_BYTES, _HELD_SHARE = 1 << 30, 64
 _TIME_SHARE = 0.25
 _CHANCE_AT_FIRST, _CHANCE = 0.7, 0.5
@@ -80,7 +80,7 @@ class Owed:
             self._began = time.perf_counter()
         self._commands += 1
         if self._most == 0:
-            if self._is_time():
+            if len(self._held) < _MOST_AT_ONCE and self._is_time():
                 self._held.append(answers())
         elif len(self._held) < self._most:
             self._held.append(answers())
@@ -103,8 +103,10 @@ class Owed:
             self._held.clear()
 
     def settle(self, measuring_s: float) -> None:
-        """Compare the others, in an order that is drawn: all that were insisted on, a few, and more while it takes no
-        more than a part of the time that measuring took. Other judges may time meanwhile.
+        """Compare the others in an order that is drawn, and all that were insisted on.
+
+        Of the others a few, and more while that takes no more than a part of the time that measuring took. Other judges
+        may time meanwhile.
 
         Args:
             measuring_s: seconds that it took.
@@ -113,12 +115,12 @@ class Owed:
             Outcome: if one is wrong.
         """
         self._rng.shuffle(self._held)
-        for answer in self._sure:
-            self._judging.give_way()
-            self._refuse_wrong([answer])
         while self._held and (self._compared < _FEWEST or self._comparing_s < _TIME_SHARE * measuring_s):
             self._judging.give_way()
             self._refuse_wrong(self._held.pop())
+        while self._sure:
+            self._judging.give_way()
+            self._refuse_wrong([self._sure.pop()])
 
     def _is_time(self) -> bool:
         """Whether to compare once more at once; without some of the first, so that none is known to be let off."""

@@ -22,7 +22,8 @@ __all__ = ["Quiet"]
 
 _LONGEST_WAIT_S = 900.0
 _LOCK, _ASKED = "quiet", "quiet-asked"
-_POLL_S, _TURN_S, _BUSY_S = 0.004, 2.0, 0.1
+_POLL_S, _TURN_S = 0.004, 2.0
+_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 0.5
 
 
 class Quiet:
@@ -62,6 +63,11 @@ class Quiet:
             self._here = False
 
     @property
+    def here(self) -> bool:
+        """Whether this judge uses the device, so that nobody times."""
+        return self._here
+
+    @property
     def asked(self) -> bool:
         """Whether somebody wants to time and waits for this judge, among others."""
         return self._here and self._asks.elsewhere()
@@ -77,20 +83,29 @@ class Quiet:
             self.enter()
 
     @contextmanager
-    def alone(self, idle: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    def alone(self, idle: Callable[[], bool] = lambda: True, busy: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Within the block nobody else checks or times on the device, and no lease holds it.
 
         Args:
             idle: whether the device does nothing; what a process has started goes on while that is held still.
+            busy: called where it does something, when all is given back.
 
         Raises:
             TimeoutError: if the others took a quarter of an hour.
         """
         here = self._here
         self.leave()  # two that wait for each other to leave would wait for ever
-        began, asking = time.monotonic(), False
+        began, asking, pause_s = time.monotonic(), False, _PAUSE_S
         try:
-            while not self._take_idle(idle):
+            while True:
+                if self._alone.try_take():
+                    self._unleased.take(_LONGEST_WAIT_S)  # before a look at it: who has a lease works until it is asked
+                    if idle():
+                        break
+                    self._give_all()
+                    busy()
+                    time.sleep(pause_s)
+                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)  # to give a lease back and ask again takes its time
                 waited = time.monotonic() - began
                 if waited > _LONGEST_WAIT_S:
                     raise TimeoutError(f"Device {self._device} was not quiet for {_LONGEST_WAIT_S:g} s.")
@@ -109,17 +124,6 @@ class Quiet:
             self._asks.give()
         if here:
             self.enter()
-
-    def _take_idle(self, idle: Callable[[], bool]) -> bool:
-        """Take the device if no judge has it, once no lease has, and keep it if it does nothing; whether it is so."""
-        if not self._alone.try_take():
-            return False
-        self._unleased.take(_LONGEST_WAIT_S)  # before a look at it: who has a lease works until it is asked
-        if idle():
-            return True
-        self._give_all()
-        time.sleep(_BUSY_S)
-        return False
 
     def _give_all(self) -> None:
         self._unleased.give()

@@ -25,6 +25,7 @@ import torch
 from kernelgym_env.evaluation.buffers import TreeError, describe, describe_plain, give_back, leaves
 from kernelgym_env.evaluation.correctness import Expected, compare, slope_of
 from kernelgym_env.evaluation.protocols import Protocol
+from kernelgym_env.evaluation.shortage import is_short
 from kernelgym_env.evaluation.weights import tensors_of
 from kernelgym_env.tasks.model import Task
 
@@ -370,9 +371,9 @@ def _task_errors(what: str) -> Iterator[None]:
     """Blame the task for an exception; running out of device memory is nobody's fault here."""
     try:
         yield
-    except torch.cuda.OutOfMemoryError:
-        raise
     except (Exception, SystemExit) as error:
+        if isinstance(error, RuntimeError) and is_short(str(error)):
+            raise
         raise TaskError(f"{what}: {type(error).__name__}: {error}") from error
 
 

@@ -7,14 +7,12 @@ whatever runs out of memory all the same is judged once more while nobody else i
 - `Room` -- one judge's part in it.
 - `largest_bytes` -- how much a task's tensors take.
 - `needed_bytes` -- what an evaluation of it needs.
-- `is_short` -- whether a text speaks of memory that there was not.
 """
 
 from __future__ import annotations
 
 import gc
 import math
-import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
@@ -29,7 +27,7 @@ from kernelgym_env.evaluation.reference import Reference
 from kernelgym_env.evaluation.workers import judges
 from kernelgym_env.tasks.model import Task
 
-__all__ = ["Room", "is_short", "largest_bytes", "needed_bytes"]
+__all__ = ["Room", "largest_bytes", "needed_bytes"]
 
 _LONGEST_WAIT_S = 3600.0
 _LOCK, _SHARES = "room", 64
@@ -41,19 +39,6 @@ _MOST_OPERATORS = 4000
 _TAKEN, _MOST_TAKEN = 0.1, 0.3
 _JUDGE_BYTES = 2 << 30
 """More than the contexts of a judge and its spare workers take while it does nothing."""
-
-_SHORT = re.compile(
-    r"out of memory|OutOfMemory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|STATUS_ALLOC_FAILED", re.IGNORECASE
-)
-
-
-def is_short(text: str) -> bool:
-    """Whether an error's text says that a device had no memory left.
-
-    >>> is_short("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."), is_short("wrong")
-    (True, False)
-    """
-    return bool(_SHORT.search(text))
 
 
 def largest_bytes(task: Task) -> int:

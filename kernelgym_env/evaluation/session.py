@@ -45,11 +45,12 @@ from kernelgym_env.evaluation.reference import Reference, TaskError, derive_seed
 from kernelgym_env.evaluation.result import Evaluation, Finding, Status, Timing
 from kernelgym_env.evaluation.retest import Timed, time_submission
 from kernelgym_env.evaluation.roofline import Work, count_work, floor_us, is_loose, machine
-from kernelgym_env.evaluation.room import Room, is_short, largest_bytes, needed_bytes
+from kernelgym_env.evaluation.room import Room, largest_bytes, needed_bytes
 from kernelgym_env.evaluation.sandbox.options import SandboxOptions
 from kernelgym_env.evaluation.sandbox.trial import settle
 from kernelgym_env.evaluation.sandbox.warden import SandboxError
 from kernelgym_env.evaluation.shapes import check_shape
+from kernelgym_env.evaluation.shortage import is_short
 from kernelgym_env.evaluation.source import check_format, detect_backend
 from kernelgym_env.evaluation.spares import Spares, stock
 from kernelgym_env.evaluation.speed import measure_way
@@ -59,7 +60,6 @@ from kernelgym_env.tasks.model import Task
 
 __all__ = ["Session"]
 
-_KNOWN_TASKS = 1024
 _MAY_BE_SHORT = (Status.RUNTIME_ERROR, Status.TASK_INVALID)
 _LARGE_BYTES = 4 << 30
 _MANY_CORES = (os.cpu_count() or 1) >= 4
@@ -93,7 +93,6 @@ class Session:
         self._closer = ThreadPoolExecutor(1, thread_name_prefix="closer")
         self._closing: Future[None] | None = None
         self.room = None if self.kind == "cpu" else Room(device, torch.cuda.get_device_properties(device).total_memory)
-        self._sizes: dict[str, int] = {}
 
     def _look(self) -> tuple[dict[str, str], dict[str, str]]:
         """Describe the device; what workers must know of it."""
@@ -145,6 +144,7 @@ class Session:
             torch.OutOfMemoryError: if the device has no room for the task.
             TimeoutError: if other judges had the device's memory for an hour.
         """
+        self.notes.forget()
         if self.room is None:
             return self._evaluate(submission, secret, number)
         needed = needed_bytes(self._largest_bytes(submission))
@@ -164,6 +164,7 @@ class Session:
             with Quiet(self.device).alone():
                 pass  # what other judges had running has ended
             taken = self.room.taken()
+            self.notes.forget()
             evaluation = self._evaluate(submission, secret, -1 - number)  # on other inputs than before
         if taken and evaluation.status in _MAY_BE_SHORT and is_short(evaluation.feedback):
             return dataclasses.replace(evaluation, status=Status.FAULT, feedback="", fault=taken)
@@ -173,10 +174,10 @@ class Session:
     def _largest_bytes(self, submission: Submission) -> int:
         """`largest_bytes` of the task as it is judged here."""
         task = submission.task.for_device(self.kind)
-        if task.hash not in self._sizes:
-            _make_room(self._sizes)
-            self._sizes[task.hash] = largest_bytes(task)
-        return self._sizes[task.hash]
+        notes = self.notes.of(task, get_protocol(submission.protocol))
+        if notes.largest_bytes is None:
+            notes.largest_bytes = largest_bytes(task)
+        return notes.largest_bytes
 
     def _wait_closed(self) -> None:
         """Wait until the processes of the evaluation before have ended."""
@@ -227,8 +228,9 @@ class Session:
                 self._close_later(judging)
             else:
                 judging.close()  # all that it has printed is needed, or all of the device's memory
-            self.notes.keep()
             give_back(self.device)  # the next task's shared buffers do not come from torch's allocator
+        if not is_short(detail):  # what was found out for want of memory is not so the next time
+            self.notes.keep()
         printed = judging.candidate.output if judging.candidate and status is not Status.CORRECT else ""
         if status is not Status.COMPILE_ERROR:  # where a compiler speaks, numbers are the source's own
             printed = without_values(printed)
@@ -329,7 +331,7 @@ class Session:
         rng = random.Random(order)
         contents = Contents(cases, rng)
         judging.give_way()
-        with stages.time("correctness"):
+        with stages.time("correctness"), candidate.still():  # which could keep the machine busy meanwhile
             self._settle(contents, reference)
         check_near(judging, contents, reference, rng, more=twin is None)
         check_laws(judging, cases[0], reference, self.notes.of(task, protocol).book, laws)
@@ -423,13 +425,14 @@ class Session:
 
 
 def _work(reference: Reference, seed: int) -> Work | None:
-    """The work of a reference, None where it cannot be counted: operators of its own, or no room for it."""
+    """The work of a reference, None where it cannot be counted, e.g. as it has operators of its own.
+
+    Raises:
+        RuntimeError: if the device's memory does not suffice.
+    """
     try:
         return count_work(reference.model, reference.draw(seed))
-    except Exception:  # what raises is the reference's code under modes that it may not bear
+    except Exception as error:  # what raises is the reference's code under modes that it may not bear
+        if is_short(str(error)):
+            raise
         return None
-
-
-def _make_room(known: dict[Any, Any]) -> None:
-    if len(known) >= _KNOWN_TASKS:
-        known.pop(next(iter(known)))

@@ -157,12 +157,14 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
     candidate = judging.candidate
     assert candidate is not None
     way = _Way.of(judging, reference)
-    inputs = _Inputs(judging, candidate, reference, contents, way, rng)
-    owed = inputs.owed
+    inputs = _Inputs(judging, reference, contents, way, rng)
+    owed = inputs.owed()
     places = _Places(rng, 0 if judging.device == "cpu" or reference.mutates else reference.out_size)
     more, less = _excess_us(candidate, twin)
     warm = not reference.mutates
-    mine = Side(candidate, way.command, inputs.for_candidate, places, late=way.each, warm=warm, excess_us=more)
+    mine = Side(
+        candidate, way.command, inputs.for_candidate(candidate, owed), places, late=way.each, warm=warm, excess_us=more
+    )
     theirs = _Twin(twin, way.command, inputs.for_twin(twin), places, late=way.each, warm=warm, excess_us=less)
     # what stands still while inputs are written, caches emptied and the other side timed cannot work ahead
     with candidate.still(), twin.still():
@@ -177,11 +179,11 @@ def time_both(judging: Judging, twin: Worker, contents: Contents, reference: Ref
                     mine, theirs, judging.protocol, rng, most_calls=most, each=way.each, between=owed.between
                 )
             reported_us = statistics.median(value for block in mine.blocks for value in block)
-            factor = _clock_factor(judging, candidate, inputs, reported_us)
+            factor = _clock_factor(judging, candidate, inputs, owed, reported_us)
+            way.take_places(judging, 1, candidate, twin)
             ended = time.perf_counter()
         judging.stages.add("timing", ended - began)
         judging.stages.add("queue", began - asked + time.perf_counter() - ended)
-        way.take_places(judging, 1, candidate, twin)
         with judging.stages.time("correctness"):
             owed.settle(ended - began)
     factor = max(factor, _hidden_factor(judging, mine, theirs, reported_us, result.speedup))
@@ -278,7 +280,7 @@ def measure_way(
     candidate = judging.candidate
     assert candidate is not None
     protocol, way = judging.protocol, _Way.of(judging, reference)
-    inputs = _Inputs(judging, candidate, reference, contents, way, rng)
+    inputs = _Inputs(judging, reference, contents, way, rng)
     judging.quiet.enter()  # another way may have failed while it was timed
     with candidate.still():
         try:
@@ -290,11 +292,10 @@ def measure_way(
                 Side(side, way.command, inputs.for_twin(side), late=way.each, warm=not reference.mutates, excess_us=us)
                 for side, us in zip((worker, twin), _excess_us(worker, twin), strict=True)
             )
-            with worker.still(), twin.still():
-                with judging.alone():
-                    most = way.most_calls(reference)
-                    way.take_places(judging, way.places, None, twin, worker)
-                    result = measure(ours, theirs, protocol, rng, most_calls=most, each=way.each, between=lambda: None)
+            with worker.still(), twin.still(), judging.alone():
+                most = way.most_calls(reference)
+                way.take_places(judging, way.places, None, twin, worker)
+                result = measure(ours, theirs, protocol, rng, most_calls=most, each=way.each, between=lambda: None)
                 way.take_places(judging, 1, None, twin, worker)
         except RuntimeError as problem:
             return Baseline(problem=str(problem)[:_PROBLEM_CHARS])
@@ -319,11 +320,11 @@ def _ready(judging: Judging, worker: Worker, contents: Contents, reference: Refe
     judging.present(worker, contents.case, reference)
 
 
-def _clock_factor(judging: Judging, worker: Worker, inputs: _Inputs, reported_us: float) -> float:
+def _clock_factor(judging: Judging, worker: Worker, inputs: _Inputs, owed: Owed, reported_us: float) -> float:
     """Factor by which the candidate's own clock overstates its speed by one outside of it; 1 where both agree."""
     factor = 1.0
     for _ in range(2):
-        outside = outside_us(judging, worker, inputs.contents, inputs.reference, inputs.owed, reported_us)
+        outside = outside_us(judging, worker, inputs.contents, inputs.reference, owed, reported_us)
         found = overstated(reported_us, outside)
         if found <= DISAGREE:
             return 1.0
@@ -390,38 +391,43 @@ class _Inputs:
     def __init__(
         self,
         judging: Judging,
-        candidate: Worker,
         reference: Reference,
         contents: Contents,
         way: _Way,
         rng: random.Random,
     ) -> None:
         self.judging = judging
-        self.candidate = candidate
         self.reference = reference
         self.contents = contents
         self.way = way
         self._rng = rng
-        sets = 2 if "other" in judging.buffers else 1
-        held = 2 * reference.out_size + sets * judging.buffers["in"].size
-        self.owed = Owed(judging, reference, held, rng)
 
-    def for_candidate(self, calls: int) -> Given:
+    def owed(self) -> Owed:
+        """What keeps answers, with room by the size of what a command needs."""
+        sets = 2 if "other" in self.judging.buffers else 1
+        held = 2 * self.reference.out_size + sets * self.judging.buffers["in"].size
+        return Owed(self.judging, self.reference, held, self._rng)
+
+    def for_candidate(self, candidate: Worker, owed: Owed) -> Callable[[int], Given]:
         """New contents, often nearly those of the call before; answers of some calls are to be compared.
 
         Which ones, nobody else knows.
         """
-        self.judging.buffers["out"].bytes.fill_(0xFF)
-        swaps, write, at = self._contents(self.candidate, calls)
 
-        def check(answer: dict[str, Any]) -> None:
-            self.judging.refuse_error(answer)
-            told = answer.get("outputs")
-            if not isinstance(told, list) or len(told) != calls or not all(isinstance(one, dict) for one in told):
-                raise WorkerEnded("garbage", f"it did not describe {calls} outputs")
-            self.owed.offer(partial(self._answers, told, at))
+        def deliver(calls: int) -> Given:
+            self.judging.buffers["out"].bytes.fill_(0xFF)
+            swaps, write, at = self._contents(candidate, calls)
 
-        return Given(swaps, write, check)
+            def check(answer: dict[str, Any]) -> None:
+                self.judging.refuse_error(answer)
+                told = answer.get("outputs")
+                if not isinstance(told, list) or len(told) != calls or not all(isinstance(one, dict) for one in told):
+                    raise WorkerEnded("garbage", f"it did not describe {calls} outputs")
+                owed.offer(partial(self._answers, told, at))
+
+            return Given(swaps, write, check)
+
+        return deliver
 
     def _answers(self, told: list[dict[str, Any]], at: Callable[[int], Case]) -> list[Answer]:
         """Those of two calls; the last call's is always there, as what earlier ones left behind may be in it."""

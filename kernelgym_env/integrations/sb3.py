@@ -25,7 +25,7 @@ from gymnasium.vector import AutoresetMode
 from kernelgym_env.env import KernelEnv
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.result import Evaluation
-from kernelgym_env.keeping import write_whole
+from kernelgym_env.keeping import named, write_whole
 from kernelgym_env.metrics import fast_p, geomean
 from kernelgym_env.rewards import get_reward
 from kernelgym_env.tasks.model import Task
@@ -331,7 +331,6 @@ class KernelCallback(BaseCallback):
             return
         self.best_speedup = float(info["speedup"])
         if self._file is not None:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
             schedule = np.asarray(info.get("schedule", ())).tolist()
             kept = {"task_id": info["task_id"], "speedup": self.best_speedup, "schedule": schedule}
             if self.training_env.has_attr("knobs"):
@@ -339,4 +338,4 @@ class KernelCallback(BaseCallback):
                 kept["choices"] = {
                     name: values[place] for (name, values), place in zip(knobs.items(), schedule, strict=True)
                 }
-            write_whole(self._file, json.dumps(kept) + "\n", private=False)
+            write_whole(named(self._file), json.dumps(kept) + "\n", private=False)

@@ -16,7 +16,7 @@ from typing import Any
 
 from kernelgym_env.errors import InvalidOptionError
 from kernelgym_env.evaluation.result import Status
-from kernelgym_env.keeping import finite, write_whole
+from kernelgym_env.keeping import finite, named, write_whole
 from kernelgym_env.pools.simulated_tasks import SimulatedSchedule, SimulatedTask, schedule_key
 from kernelgym_env.tasks.files import is_parquet, parquet
 
@@ -144,8 +144,7 @@ class Table:
             MissingDataError: for Parquet without pyarrow.
             OSError: if the file cannot be written.
         """
-        file = Path(path)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file = named(path)
         data = self.to_dict()
         if not is_parquet(file):
             write_whole(file, json.dumps(data, indent=1) + "\n", private=False)

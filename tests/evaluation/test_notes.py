@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import random
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 import torch
 from programs import QUICK, RIGHT, TASK, task
 
+from kernelgym_env.evaluation import lawbook
 from kernelgym_env.evaluation.contents import Contents
 from kernelgym_env.evaluation.keyed_files import KeyedFiles
 from kernelgym_env.evaluation.lawbook import LawBook
@@ -39,7 +39,8 @@ def learned() -> TaskNotes:
     book.learn(reference, case)
     for number, name in enumerate(book.names):
         book.admit(reference, name, 100 * number)
-    assert book.dropped and book.levels
+    assert book.dropped
+    assert book.levels
     probed = Probed(reference.out_tree, reference.out_size, reference.mutates, Work(2e9, 1e6))
     return TaskNotes(book, probed, "rows")
 
@@ -102,7 +103,7 @@ def test_two_judges_add_to_each_others_findings(tmp_path):
     mine, theirs = one.of(WAVE, STRICT), two.of(WAVE, STRICT)
     mine.probed = found.probed
     theirs.mixing = "whole"
-    theirs.book.levels["shifted"] = 0
+    theirs.book.add({**found.to_dict()["laws"], "levels": {"shifted": 0}, "dropped": {}})
     one.keep()
     two.keep()
     known = Notes(HARDWARE, VERSIONS, tmp_path).of(WAVE, STRICT)
@@ -114,11 +115,14 @@ def test_what_a_judge_found_itself_stays(tmp_path):
     one, two = (Notes(HARDWARE, VERSIONS, tmp_path) for _ in range(2))
     mine, theirs = one.of(WAVE, STRICT), two.of(WAVE, STRICT)
     mine.mixing, theirs.mixing = "rows", "whole"
-    mine.book.levels["shifted"], theirs.book.dropped["shifted"] = 1, "it fails"
+    usual = learned().to_dict()["laws"]["usual"]
+    mine.book.add({"usual": usual, "levels": {"shifted": 1}, "dropped": {}})
+    theirs.book.add({"usual": usual, "levels": {}, "dropped": {"shifted": "it fails"}})
     one.keep()
     two.keep()
     assert theirs.mixing == "whole"
     assert (theirs.book.levels, theirs.book.dropped) == ({}, {"shifted": "it fails"})
+    assert Notes(HARDWARE, VERSIONS, tmp_path).of(WAVE, STRICT).book.dropped == {"shifted": "it fails"}
 
 
 def test_nothing_is_written_where_nothing_is_new(tmp_path):
@@ -134,13 +138,56 @@ def test_nothing_is_written_where_nothing_is_new(tmp_path):
     assert list(tmp_path.rglob("*.json")) == []
 
 
-def test_after_a_week_they_are_found_out_again(tmp_path):
-    save(Notes(HARDWARE, VERSIONS, tmp_path), learned())
-    (file,) = tmp_path.rglob("*.json")
+def test_after_a_week_all_is_found_out_again_also_by_a_judge_that_runs(tmp_path, monkeypatch):
+    runs = Notes(HARDWARE, VERSIONS, tmp_path)
+    save(runs, learned())
+    now = time.time()
     for days, there in ((6.9, True), (7.1, False)):
-        when = time.time() - days * 24 * 3600
-        os.utime(file, (when, when))
+        monkeypatch.setattr(time, "time", lambda days=days: now + days * 24 * 3600)
         assert (Notes(HARDWARE, VERSIONS, tmp_path).of(WAVE, STRICT).probed is not None) is there
+        assert (runs.of(WAVE, STRICT).probed is not None) is there
+        runs.of(WAVE, STRICT).book.levels["shifted"] = 2  # what is added makes nothing younger
+        runs.keep()
+
+
+def test_what_an_evaluation_found_that_was_broken_off_is_forgotten(tmp_path):
+    notes, found = Notes(HARDWARE, VERSIONS, tmp_path), learned()
+    notes.of(WAVE, STRICT).mixing = "rows"
+    notes.keep()
+    notes.of(WAVE, STRICT).probed = found.probed
+    notes.forget()
+    assert notes.of(WAVE, STRICT).probed is None
+    assert notes.of(WAVE, STRICT).mixing == "rows"
+    notes.keep()
+    assert Notes(HARDWARE, VERSIONS, tmp_path).of(WAVE, STRICT).probed is None
+
+
+def test_laws_that_were_found_on_a_busy_machine_are_not_written_down(tmp_path, monkeypatch):
+    monkeypatch.setattr(lawbook, "_SLOW_S", 0.0)  # so that there is no time to ask how the oracle swings
+    busy = learned()
+    assert busy.to_dict()["laws"] == {"dropped": {}, "levels": {}, "usual": None}
+    save(Notes(HARDWARE, VERSIONS, tmp_path), busy)
+    known = Notes(HARDWARE, VERSIONS, tmp_path).of(WAVE, STRICT)
+    assert known.probed == busy.probed
+    assert known.book.levels == {}
+    monkeypatch.setattr(lawbook, "_LARGE_BYTES", 0)  # of a large task it is never asked
+    assert learned().to_dict()["laws"]["levels"]
+
+
+def test_a_book_whose_look_was_broken_off_knows_nothing(monkeypatch):
+    reference = Reference(WAVE.for_device("cpu"), "cpu", 1, STRICT)
+    reference.construct()
+    reference.probe(2)
+    book, case = LawBook(WAVE), reference.case(3)
+    monkeypatch.setattr(reference, "device", torch.device("cuda"))  # where it is looked at for integers, too
+    reference.expect(case)
+    monkeypatch.setattr(reference, "run", lambda inputs: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        book.learn(reference, case)
+    assert book.to_dict()["usual"] is None
+    monkeypatch.undo()
+    book.learn(reference, case)
+    assert book.to_dict()["usual"] is not None
 
 
 ODD = {

@@ -157,15 +157,24 @@ def test_one_in_a_long_step_does_not_keep_others_from_checking_for_good(runtime)
 
 
 def test_a_device_that_still_works_is_left_to_the_others_meanwhile(runtime):
-    checks, looks = Quiet("cpu"), []
+    checks, looks, told = Quiet("cpu"), [], []
 
     def idle():
         assert not Turn("cpu").try_take()  # a lease has been asked for it before
         looks.append(time.monotonic())
         return len(looks) > 3
 
-    with Quiet("cpu").alone(idle):
+    def busy():
+        free = Turn("cpu")
+        assert free.try_take()  # nobody waits for who is asked what it still does
+        free.give()
+        told.append(len(looks))
+
+    with Quiet("cpu").alone(idle, busy):
         assert len(looks) == 4
+    assert told == [1, 2, 3]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(looks)]
+    assert 0.1 <= pauses[0] < pauses[1] < pauses[2]
     free = Turn("cpu")
     assert free.try_take()
     free.give()
