@@ -54,11 +54,6 @@ _PATIENCE_S = 15.0
 _START_S = 120.0
 _LOOK_S, _FORKED_S = 0.01, 0.5
 _ENDING, _ENDED = "ending", 4
-_SPINS = "10000"
-"""How often a thread of GNU's OpenMP looks for more work before it sleeps: a tenth of a millisecond, so that operators
-that follow one another find it awake. By default it is some milliseconds, in which a judge that got an answer may wait
-for a core, and a call that is shorter than that seems to have taken as long."""
-
 _PASSED = ("PATH", "LANG", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "VIRTUAL_ENV")
 _PASSED_PREFIXES = ("LC_", "NVIDIA_", "OMP_", "MKL_", "OPENBLAS_", "GOMP_", "KMP_")
 
@@ -101,7 +96,6 @@ def _scrubbed() -> dict[str, str]:
     """The environment a candidate may see: no tokens, no home, and not how the judge's own threads wait."""
     kept = {name: value for name, value in os.environ.items() if name in _PASSED or name.startswith(_PASSED_PREFIXES)}
     kept.pop("OMP_WAIT_POLICY", None)
-    kept.setdefault("GOMP_SPINCOUNT", _SPINS)
     # the interpreter's own scripts last: torch calls `ninja` by name, also where the environment is not activated
     path = os.pathsep.join([kept.get("PATH", os.defpath), sysconfig.get_path("scripts")])
     # torch's recorder would write into what the submission prints

@@ -183,25 +183,6 @@ while True:
         worker.close()
 
 
-@pytest.mark.parametrize("own", ["", "777"])
-def test_threads_of_openmp_do_not_spin_for_long_after_an_answer(monkeypatch: pytest.MonkeyPatch, own: str) -> None:
-    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
-    if own:
-        monkeypatch.setenv("GOMP_SPINCOUNT", own)
-    made = Zygote("cpu", {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
-    try:
-        worker = made.fork({})
-        path = worker.folder / "submission.py"
-        path.write_text("import os\nraise ValueError(os.environ['GOMP_SPINCOUNT'])")
-        path.chmod(0o644)
-        command = {"op": "load", "path": str(path), "entry": "json", "construct": False, "init": None, "seed": 0}
-        answer = worker.ask({**command, "device": "cpu", "threads": 0, "tf32": [False, False], "builds": False}, 60)
-        assert answer["error"]["message"] == (own or "10000")
-        worker.close()
-    finally:
-        made.close()
-
-
 def test_nothing_is_signalled_once_a_supervisor_has_ended(server: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = server.fork({})
     os.kill(worker.pid, 15)
