@@ -58,9 +58,9 @@ def children_of_thread(pid: int, thread: int | None = None) -> list[int]:
         return []
 
 
-def _listed(path: str, folder: int | None = None) -> list[int]:
-    """The process ids in a file of the kernel's."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+def _listed(path: str) -> list[int]:
+    """The process ids in a file of the kernel's; read for each command of a measurement, so it has to be quick."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         text = b""
         while part := os.read(fd, 1 << 16):
@@ -84,25 +84,10 @@ def below(pid: int) -> list[int]:
 
 
 def _children(pid: int) -> list[int]:
-    """Children of all threads of a process; looked at for each command of a measurement, so it has to be quick."""
-    try:
-        folder = os.open(f"/proc/{pid}/task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return []
-    found: list[int] = []
-    try:
-        for thread in os.listdir(folder):
-            try:
-                found += _listed(f"{thread}/children", folder)
-            except FileNotFoundError:
-                found += children(pid) if int(thread) == pid else []  # as `children_of_thread`
-            except OSError:
-                continue
-    except OSError:
-        return found
-    finally:
-        os.close(folder)
-    return found
+    with contextlib.suppress(OSError):
+        threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+        return [child for thread in threads for child in children_of_thread(pid, thread)]
+    return []
 
 
 def descendants(*pids: int) -> list[int]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from programs import QUICK, TASK
 
+from kernelgym_env.evaluation.session import Session
 from kernelgym_env.evaluation.submission import Submission
 
 
@@ -17,3 +20,12 @@ def judge(local_pool):
         return local_pool.submit(Submission(on, source, **options)).result(timeout=120)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    """A judge's session on the CPU, in this process."""
+    made = Session("cpu", "cpu", 1)
+    made.prepare()
+    yield made
+    made.close()

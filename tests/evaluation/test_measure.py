@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from programs import task
 
 from kernelgym_env.evaluation.judging import Judging, Stages, flushed
@@ -26,14 +23,6 @@ class ModelNew(nn.Module):
         time.sleep({seconds})
         return x * 2
 """
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[Session]:
-    made = Session("cpu", "cpu", 1)
-    made.prepare()
-    yield made
-    made.close()
 
 
 def side(session: Session, seconds: float, *, warm: bool) -> tuple[Judging, Side, list[str]]:

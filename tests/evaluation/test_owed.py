@@ -23,14 +23,6 @@ LONG_S = 1e6
 LARGE = _HELD_BYTES  # of which there is no room for three
 
 
-@pytest.fixture(scope="module")
-def session() -> Iterator[Session]:
-    made = Session("cpu", "cpu", 1)
-    made.prepare()
-    yield made
-    made.close()
-
-
 class Evaluation:
     """One in which nothing runs but the reference."""
 
